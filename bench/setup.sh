@@ -18,8 +18,7 @@ zlib1g-dev:reads gzipped data sets
 libpng-dev:reads PNG images
 libjpeg-dev:reads JPEG images
 libcmocka-dev:unit tests
-libcmark-gfm-dev:Markdown to HTML, for the report
-libcmark-gfm-extensions-dev:tables in the report
+cmark-gfm:Markdown to HTML, for the report
 gnuplot-nox:charts
 fonts-dejavu-core:letters on PNG charts
 fontconfig:finds fonts for the charts

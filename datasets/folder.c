@@ -275,7 +275,7 @@ static Status scan_one_tree(Folder *folder, uint64_t seed)
 /* Which layout is it? Sets the two roots; *two tells train + val/test from a flat tree. */
 static Status find_layout(const char *dir, Folder *folder, bool *two)
 {
-    bool train, val, test;
+    bool train = false, val = false, test = false;
     TRY(ask_directory(dir, "train", &train));
     TRY(ask_directory(dir, "val", &val));
     TRY(ask_directory(dir, "test", &test));

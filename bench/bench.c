@@ -278,6 +278,8 @@ static Status run_cells(Runner *r)
     }
     int count = gbench_run(r->options->json);
     free(runs);
+    if (r->status.code == STATUS_OK && count < 0)
+        return status_error(STATUS_IO, "Google Benchmark could not write its results: see the line above");
     if (count == 0)
         return status_error(STATUS_USAGE, "no cell matches --benchmark_filter: --benchmark_list_tests prints the names");
     return r->status;
@@ -380,7 +382,7 @@ Status run_bench(const Options *o, int argc, char **argv, bool *partial)
     TRY_GOTO(status, work_plan(o, &r.work), out);
     for (int i = 0; i < r.work.cell_count; i++)
         TRY_GOTO(status, net_check(&r.work.cells[i].net), out);
-    if (gbench_lists_only()) {
+    if (gbench_list_only()) {
         status = run_cells(&r);
         goto out;
     }

@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 Status status_error(StatusCode code, const char *format, ...)
@@ -24,16 +23,12 @@ Status status_context(Status s, const char *format, ...)
 {
     if (s.code == STATUS_OK)
         return s;
-    char text[STATUS_TEXT_BYTES];
+    char context[STATUS_TEXT_BYTES / 2];
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(text, sizeof text, format, args);
+    vsnprintf(context, sizeof context, format, args);
     va_end(args);
-    if (n < 0 || (size_t)n >= sizeof text)
-        return s;
-    snprintf(text + n, sizeof text - (size_t)n, ": %s", s.text);
-    memcpy(s.text, text, sizeof text);
-    return s;
+    return status_error(s.code, "%s: %s", context, s.text);
 }
 
 const char *status_code_name(StatusCode code)

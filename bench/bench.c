@@ -44,7 +44,7 @@ MeasureOptions measure_from_options(const Options *o)
     return (MeasureOptions){
         .device = o->device, .backend = { .threads = (int)o->threads, .layout = o->layout },
         .exec = { .separate = o->no_planner, .poison = o->poison, .check_nan = o->check_nan },
-        .precision = o->precision, .mem_limit = o->mem_limit, .profile = !o->no_profile, .seed = (uint64_t)o->seed,
+        .precision = o->precision, .mem_limit = o->mem_limit, .profile = !o->no_profile, .primitives = o->primitives, .seed = (uint64_t)o->seed,
     };
 }
 
@@ -134,7 +134,7 @@ static Status write_report(const Runner *r)
 {
     if (r->options->no_report)
         return status_ok();
-    ReportOptions options = { .png = !r->options->no_png };
+    ReportOptions options = { .no_png = r->options->no_png, .quiet = true };
     char path[PATH_BYTES + 16];
     snprintf(path, sizeof path, "%s/record.json", r->dir);
     TRY(report_write(path, r->dir, &options));

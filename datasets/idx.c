@@ -277,7 +277,9 @@ static Status fashion_read(const void *state, Split split, int64_t index, int64_
     TRY(image_resize_square(set->images[split] + index * AREA, SIDE, SIDE, 1, size, grey));
     for (int64_t i = 0; i < area; i++) {
         uint8_t value = grey[i];
-        pixels[3 * i] = pixels[3 * i + 1] = pixels[3 * i + 2] = value;
+        pixels[3 * i] = value;
+        pixels[3 * i + 1] = value;
+        pixels[3 * i + 2] = value;
     }
     *label = set->labels[split][index];
     return status_ok();

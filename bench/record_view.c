@@ -57,7 +57,7 @@ double cell_floor_percent(const json_t *cell)
     return floor_s > 0 && step_s > 0 ? 100 * floor_s / step_s : (double)NAN;
 }
 
-/* ---- reading and checking ---- */
+/* ---- groups ---- */
 
 static bool is_one_of(const char *s, const char *const *allowed, size_t count)
 {
@@ -66,81 +66,6 @@ static bool is_one_of(const char *s, const char *const *allowed, size_t count)
             return true;
     return false;
 }
-
-static Status check_items(const char *path, const json_t *record, const char *list)
-{
-    static const char *const statuses[] = { "ok", "oom", "skipped", "failed" };
-    const json_t *items = json_object_get(record, list);
-    if (!json_is_array(items))
-        return status_error(STATUS_INPUT, "%s: member \"%s\" is missing or no array", path, list);
-    for (size_t i = 0; i < json_array_size(items); i++) {
-        const json_t *item = json_array_get(items, i);
-        if (!record_string(item, "name"))
-            return status_error(STATUS_INPUT, "%s: %s[%zu].name is missing or no text", path, list, i);
-        if (!is_one_of(record_string(item, "status"), statuses, COUNT_OF(statuses)))
-            return status_error(STATUS_INPUT, "%s: %s[%zu].status must be \"ok\", \"oom\", \"skipped\" or \"failed\"",
-                                path, list, i);
-        if (!json_is_object(record_get(item, "axes")))
-            return status_error(STATUS_INPUT, "%s: %s[%zu].axes is missing or no object", path, list, i);
-    }
-    return status_ok();
-}
-
-static Status check_claims(const char *path, const json_t *record)
-{
-    const json_t *claims = json_object_get(record, "claims");
-    if (!json_is_array(claims))
-        return status_error(STATUS_INPUT, "%s: member \"claims\" is missing or no array", path);
-    for (size_t i = 0; i < json_array_size(claims); i++) {
-        const json_t *claim = json_array_get(claims, i);
-        if (!record_string(claim, "id") || !record_string(claim, "verdict"))
-            return status_error(STATUS_INPUT, "%s: claims[%zu] has no \"id\" or no \"verdict\"", path, i);
-    }
-    return status_ok();
-}
-
-static Status check_record(const char *path, const json_t *record)
-{
-    const char *tool = record_string(record, "tool.name");
-    const json_t *format = json_object_get(record, "format");
-    if (!tool || strcmp(tool, "batchmark") != 0 || !json_is_integer(format))
-        return status_error(STATUS_INPUT, "%s: not a batchmark record (no \"format\" number with \"tool\": {\"name\": \"batchmark\"})",
-                            path);
-    if (json_integer_value(format) != RECORD_FORMAT)
-        return status_error(STATUS_INPUT, "%s: format %lld, but this build reads format %d", path,
-                            (long long)json_integer_value(format), RECORD_FORMAT);
-    if (!json_is_object(record_get(record, "run")) || !json_is_object(record_get(record, "environment")))
-        return status_error(STATUS_INPUT, "%s: member \"run\" or \"environment\" is missing or no object", path);
-    TRY(check_items(path, record, "cells"));
-    TRY(check_items(path, record, "trainings"));
-    return check_claims(path, record);
-}
-
-Status record_load(const char *path, json_t **record)
-{
-    *record = NULL;
-    Text file = { 0 };
-    Status s = text_read_file(&file, path);
-    if (s.code == STATUS_OK) {
-        json_error_t error;
-        json_t *root = json_loadb(text_bytes(&file), file.length, JSON_REJECT_DUPLICATES, &error);
-        if (!root && json_error_code(&error) == json_error_out_of_memory)
-            s = status_error(STATUS_OOM, "out of memory while reading %s", path);
-        else if (!root)
-            s = status_error(STATUS_INPUT, "%s: not JSON, or cut short: line %d, column %d: %s", path, error.line,
-                             error.column, error.text);
-        else
-            s = check_record(path, root);
-        if (s.code == STATUS_OK)
-            *record = root;
-        else
-            json_decref(root);
-    }
-    text_free(&file);
-    return s;
-}
-
-/* ---- groups ---- */
 
 static void add_axis_title(Text *t, const char *name, const json_t *value)
 {

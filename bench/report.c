@@ -1,4 +1,5 @@
 /* report.c - the order of the work: read the record, write tables, draw charts, compose the page, convert it. */
+#include "record.h"
 #include "report.h"
 
 #include <errno.h>

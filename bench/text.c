@@ -233,8 +233,8 @@ Status text_write_file(const Text *t, const char *folder, const char *name)
 {
     if (t->failed)
         return status_error(STATUS_OOM, "out of memory while composing %s", name);
-    char path[PATH_BYTES], temporary[PATH_BYTES];
-    TRY(path_join(path, sizeof path - 32, folder, name));
+    char path[PATH_BYTES], temporary[PATH_BYTES + 32];
+    TRY(path_join(path, sizeof path, folder, name));
     snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
     FILE *f = fopen(temporary, "wb");
     if (!f)

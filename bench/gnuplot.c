@@ -14,7 +14,7 @@
 
 #include "child.h"
 
-enum { LOOKS = 8, BARS = 16, WIDTH = 680, HEIGHT = 400, ROW_HEIGHT = 19, TITLE_COLUMNS = 72, NOTE_COLUMNS = 82, GNUPLOT_SECONDS = 60 };
+enum { LOOKS = 8, BARS = 16, WIDTH = 620, HEIGHT = 370, ROW_HEIGHT = 19, TITLE_COLUMNS = 70, NOTE_COLUMNS = 74, GNUPLOT_SECONDS = 60 };
 
 /* The part of a chart that one drawing shows. */
 typedef struct Part {
@@ -252,7 +252,7 @@ static int key_columns(const Chart *c, const Part *part, int *entries)
             ++*entries;
         }
     *entries += *c->dashed_meaning != '\0';
-    int columns = (int)(72 / (longest + 8));
+    int columns = (int)(66 / (longest + 8));
     return columns < 1 ? 1 : columns > 4 ? 4 : columns;
 }
 

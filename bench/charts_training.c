@@ -15,8 +15,9 @@ static bool axis_varies(const Group *g, const char *path)
     return false;
 }
 
-/* "bf16, batch 64 x2, lr 0.1, seed 1": precision and batch always, the rest where it tells lines apart. */
-static void training_name(const Group *g, const json_t *item, char out[SERIES_TEXT_BYTES])
+/* "bf16, batch 64 x2, lr 0.1, seed 1": precision and batch always, the rest where it tells lines apart. Marks the chart
+ * when there is no memory for it. */
+static void training_name(Chart *c, const Group *g, const json_t *item, char out[SERIES_TEXT_BYTES])
 {
     static const struct { const char *path, *word; } more[] = {
         { "axes.epochs", "epochs" }, { "axes.lr", "lr" }, { "axes.seed", "seed" },
@@ -31,6 +32,7 @@ static void training_name(const Group *g, const json_t *item, char out[SERIES_TE
             text_format(&t, ", %s %.6g", more[i].word, x);
     }
     text_copy(out, SERIES_TEXT_BYTES, text_bytes(&t));
+    c->failed = c->failed || t.failed;
     text_free(&t);
 }
 
@@ -41,7 +43,7 @@ static void add_curves(Chart *c, const Group *g, const char *list, const char *x
     for (size_t i = 0; i < g->count; i++) {
         const json_t *points = record_array(g->items[i], list);
         char name[SERIES_TEXT_BYTES];
-        training_name(g, g->items[i], name);
+        training_name(c, g, g->items[i], name);
         if (json_array_size(points))
             chart_add_series(c, style == SERIES_DASHED ? "" : name, style, (int)i);
         for (size_t j = 0; j < json_array_size(points); j++) {
@@ -57,7 +59,7 @@ static void note_missing(Chart *c, const Group *g)
         if (record_ok(g->items[i]))
             continue;
         char name[SERIES_TEXT_BYTES];
-        training_name(g, g->items[i], name);
+        training_name(c, g, g->items[i], name);
         const char *reason = record_string(g->items[i], "reason");
         text_add(&c->note, c->note.length ? " " : "");
         text_add_plain(&c->note, name);

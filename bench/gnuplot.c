@@ -417,7 +417,9 @@ Status gnuplot_check_png(const char *gnuplot, const char *fc_match)
     const Child font = { font_argv, NULL, "fontconfig", GNUPLOT_SECONDS };
     Text file = { 0 };
     Status s = child_run(&font, &file, NULL);
-    if (s.code == STATUS_OK && (file.length == 0 || access(text_bytes(&file), R_OK) != 0))
+    if (s.code == STATUS_OK && file.failed)
+        s = status_error(STATUS_OOM, "out of memory while looking for a font");
+    else if (s.code == STATUS_OK && (file.length == 0 || access(text_bytes(&file), R_OK) != 0))
         s = status_error(STATUS_BACKEND, "fontconfig finds no font file: apt install fonts-dejavu-core");
     text_free(&file);
     return s;
@@ -516,9 +518,10 @@ static Status remember(ChartSetup *setup, const Chart *c, const Part *part, bool
     if (part->of > 1)
         text_format(&title, " (%d of %d)", part->number, part->of);
     text_copy(d->title, sizeof d->title, text_bytes(&title));
+    bool failed = title.failed;
     text_free(&title);
     d->drawn = drawn;
-    return status_ok();
+    return failed ? status_error(STATUS_OOM, "out of memory while drawing chart %s", part->name) : status_ok();
 }
 
 static Status draw_part(const Chart *c, ChartSetup *setup, const Part *part)

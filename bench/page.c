@@ -169,6 +169,7 @@ static void add_headline(Text *t, const PageInput *in)
     page_title(&title, in->record);
     text_add(t, "# ");
     text_add_markdown(t, text_bytes(&title));
+    t->failed = t->failed || title.failed;
     text_free(&title);
     text_add(t, "\n\n");
     add_best(t, in);

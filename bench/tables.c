@@ -416,6 +416,7 @@ static Status write_claim_tables(const json_t *claim, const char *folder)
         text_add(&md, "\n\n");
         table_claim(&md, table);
         table_claim_csv(&csv, table);
+        md.failed = md.failed || slug.failed; /* the name would be wrong */
         char name[128];
         snprintf(name, sizeof name, "claim-%.80s-%zu.md", text_bytes(&slug), i + 1);
         Status s = text_write_file(&md, folder, name);

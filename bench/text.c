@@ -196,7 +196,9 @@ const char *number_format_digits(double x, int digits, char out[NUMBER_BYTES])
     } else if (a < 1e-4 || a >= 1e9) {
         snprintf(out, NUMBER_BYTES, "%.*g", digits < 3 ? digits : 3, x);
     } else {
-        int magnitude = (int)floor(log10(a));
+        char power[NUMBER_BYTES];
+        snprintf(power, sizeof power, "%.*e", digits - 1, x); /* the exponent after rounding: 999.96 becomes 1,000 */
+        int magnitude = atoi(strchr(power, 'e') + 1);
         int decimals = magnitude >= digits - 1 ? 0 : digits - 1 - magnitude;
         snprintf(out, NUMBER_BYTES, "%.*f", decimals, x);
         if (strchr(out, '.') && x == floor(x)) /* whole numbers stay whole: 32, not 32.00 */

@@ -278,7 +278,7 @@ static void test_missing_is_a_gap(void **state)
     text_free(&dat);
     Text gp = read_in(charts, "throughput-resnet50-224-w1-c1000-standard.gp");
     assert_int_equal(count_of(&gp, "set label"), 3);
-    holds(&gp, "fp16 at batch 1, 4, 16 (skipped)");
+    holds(&gp, "No value: fp32 at batch 64 (out of memory)");
     text_free(&gp);
 }
 
@@ -359,23 +359,32 @@ static void test_csv_reads_back_bit_equal(void **state)
     check_cells_csv(out);
 }
 
-/* Under a locale with a decimal comma the files are the same; the caller's locale is left as it was. */
+/* Under a locale with a decimal comma, made here since few machines have one, the files are the same; the caller's
+ * locale is left as it was. */
 static void test_locale_does_not_matter(void **state)
 {
-    static const char *const names[] = { "de_DE.UTF-8", "fr_FR.UTF-8", "ru_RU.UTF-8", "de_DE" };
-    bool found = false;
-    for (size_t i = 0; i < COUNT_OF(names) && !found; i++)
-        found = setlocale(LC_ALL, names[i]) != NULL;
-    if (!found) {
-        print_message("skipped: no locale with a decimal comma is installed (apt: locales-all)\n");
+    char command[NAME_BYTES];
+    assert_true(snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' 2>/dev/null",
+                         ((Scratch *)*state)->path) < (int)sizeof command);
+    int made = system(command);
+    setenv("LOCPATH", ((Scratch *)*state)->path, 1);
+    if (made != 0 || !setlocale(LC_ALL, "de_DE.UTF-8")) {
+        unsetenv("LOCPATH");
+        print_message("skipped: cannot make a locale with a decimal comma (apt: locales)\n");
         skip();
     }
-    char out[NAME_BYTES], comma[16];
+    setenv("LC_ALL", "de_DE.UTF-8", 1);
+    char out[NAME_BYTES], comma[16], charts[NAME_BYTES];
     write_ok(FIXTURE, at(state, "out", out), &quiet_svg);
     snprintf(comma, sizeof comma, "%.1f", 0.5);
     setlocale(LC_ALL, "C");
+    unsetenv("LC_ALL");
+    unsetenv("LOCPATH");
     assert_string_equal(comma, "0,5");
     check_cells_csv(out);
+    Text svg = read_in(inside(out, "charts", charts), "step-time-resnet50-224-w1-c1000-standard.svg");
+    holds(&svg, "0.5<");
+    text_free(&svg);
 }
 
 /* ---- wrong records ---- */
@@ -654,10 +663,7 @@ static void test_number_format(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char out[NUMBER_BYTES];
-        if (i == 4)
-            assert_string_equal(number_format(cases[i].x, out), "1000.0");
-        else
-            assert_string_equal(number_format(cases[i].x, out), cases[i].text);
+        assert_string_equal(number_format(cases[i].x, out), cases[i].text);
     }
 }
 

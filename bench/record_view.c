@@ -88,20 +88,39 @@ static void add_axis_title(Text *t, const char *name, const json_t *value)
         text_format(t, "%s %s", name, shown);
 }
 
+/* "resnet50-224-w0.25-small-c10": the values alone where they speak for themselves. */
+static void add_axis_slug(Text *t, const char *name, const json_t *value)
+{
+    if (t->length)
+        text_add(t, "-");
+    if (json_is_string(value)) {
+        text_add_slug(t, json_string_value(value));
+        return;
+    }
+    if (strcmp(name, "width") == 0 || strcmp(name, "classes") == 0)
+        text_add_bytes(t, name, 1);
+    else if (strcmp(name, "size") != 0)
+        text_add_slug(t, name);
+    text_format(t, "%.15g", json_number_value(value));
+}
+
 /* The axes of item that are not in `shown`, in the record's order, as key and title. */
 static Status group_texts(const json_t *item, const char *const *shown, size_t shown_count, Group *g)
 {
-    Text title = { 0 };
-    const json_t *axes = json_object_get(item, "axes");
-    /* jansson's iterator wants a non-const object although it only reads */
-    for (void *it = json_object_iter((json_t *)(uintptr_t)axes); it;
-         it = json_object_iter_next((json_t *)(uintptr_t)axes, it))
-        if (!is_one_of(json_object_iter_key(it), shown, shown_count))
-            add_axis_title(&title, json_object_iter_key(it), json_object_iter_value(it));
-    Status s = title.failed ? status_error(STATUS_OOM, "out of memory while grouping cells") : status_ok();
+    Text title = { 0 }, slug = { 0 };
+    json_t *axes = (json_t *)(uintptr_t)json_object_get(item, "axes"); /* jansson iterates non-const objects only */
+    for (void *it = json_object_iter(axes); it; it = json_object_iter_next(axes, it)) {
+        if (is_one_of(json_object_iter_key(it), shown, shown_count))
+            continue;
+        add_axis_title(&title, json_object_iter_key(it), json_object_iter_value(it));
+        add_axis_slug(&slug, json_object_iter_key(it), json_object_iter_value(it));
+    }
+    Status s = title.failed || slug.failed ? status_error(STATUS_OOM, "out of memory while grouping cells") : status_ok();
     text_copy(g->key, sizeof g->key, text_bytes(&title));
     text_copy(g->title, sizeof g->title, title.length ? text_bytes(&title) : "all cells");
+    snprintf(g->slug, sizeof g->slug, "%.100s", slug.length ? text_bytes(&slug) : "all");
     text_free(&title);
+    text_free(&slug);
     return s;
 }
 
@@ -113,22 +132,15 @@ static Group *find_group(Groups *out, const char *key)
     return NULL;
 }
 
-static Status slug_groups(Groups *out)
+/* Different groups get different file names even where only punctuation tells them apart. */
+static void make_slugs_differ(Groups *out)
 {
-    for (size_t i = 0; i < out->count; i++) {
-        Group *g = &out->groups[i];
-        Text slug = { 0 };
-        text_add_slug(&slug, g->title);
-        bool failed = slug.failed;
-        snprintf(g->slug, sizeof g->slug, "%.100s", text_bytes(&slug));
-        text_free(&slug);
-        if (failed)
-            return status_error(STATUS_OOM, "out of memory while grouping cells");
+    for (size_t i = 0; i < out->count; i++)
         for (size_t j = 0; j < i; j++)
-            if (strcmp(out->groups[j].slug, g->slug) == 0)
-                snprintf(g->slug + strlen(g->slug), sizeof g->slug - strlen(g->slug), "-%zu", i + 1);
-    }
-    return status_ok();
+            if (strcmp(out->groups[j].slug, out->groups[i].slug) == 0) {
+                size_t n = strlen(out->groups[i].slug);
+                snprintf(out->groups[i].slug + n, sizeof out->groups[i].slug - n, "-g%zu", i + 1);
+            }
 }
 
 static double axis(const json_t *item, const char *name)
@@ -211,8 +223,7 @@ static Status make_groups(const json_t *record, Groups *out, const Grouping *how
     Status s = status_ok();
     for (size_t i = 0; i < total && s.code == STATUS_OK; i++)
         s = add_item(out, json_array_get(list, i), total, how);
-    if (s.code == STATUS_OK)
-        s = slug_groups(out);
+    make_slugs_differ(out);
     for (size_t i = 0; i < out->count; i++)
         qsort((void *)out->groups[i].items, out->groups[i].count, sizeof *out->groups[i].items, how->compare);
     if (s.code != STATUS_OK)

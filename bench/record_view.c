@@ -104,8 +104,8 @@ static Status check_record(const char *path, const json_t *record)
     const char *tool = record_string(record, "tool.name");
     const json_t *format = json_object_get(record, "format");
     if (!tool || strcmp(tool, "batchmark") != 0 || !json_is_integer(format))
-        return status_error(STATUS_INPUT, "%s: not a batchmark record (no \"format\" number with \"tool\": {\"name\": \"batchmark\"})",
-                            path);
+        return status_error(STATUS_INPUT, "%s: not a batchmark record (no \"format\" number with "
+                                          "\"tool\": {\"name\": \"batchmark\"})", path);
     if (json_integer_value(format) != RECORD_FORMAT)
         return status_error(STATUS_INPUT, "%s: format %lld, but this build reads format %d", path,
                             (long long)json_integer_value(format), RECORD_FORMAT);

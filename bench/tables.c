@@ -356,7 +356,8 @@ static bool numeric_column(const json_t *rows, size_t column)
 
 void table_claim(Text *t, const json_t *table)
 {
-    const json_t *names = record_array(table, "columns"), *units = record_array(table, "units"), *rows = record_array(table, "rows");
+    const json_t *names = record_array(table, "columns"), *units = record_array(table, "units");
+    const json_t *rows = record_array(table, "rows");
     size_t count = json_array_size(names);
     if (!count)
         return;

@@ -26,6 +26,7 @@
 
 #include "bench/charts.h"
 #include "bench/page.h"
+#include "bench/record.h"
 #include "bench/report.h"
 #include "bench/tables.h"
 #include "fault_alloc.h"

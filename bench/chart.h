@@ -14,6 +14,7 @@
 typedef enum SeriesStyle {
     SERIES_LINE,   /* a solid line */
     SERIES_DASHED, /* a thin dashed line: a plan or a model, not a measurement */
+    SERIES_LIMIT,  /* a thin black line: a bound */
     SERIES_POINTS,
     SERIES_BOTH,   /* line and points */
     SERIES_SPREAD, /* line, points, and a bar from low to high */
@@ -25,7 +26,7 @@ typedef enum AxisScale { AXIS_LINEAR, AXIS_LOG2, AXIS_LOG10 } AxisScale;
 typedef struct Point { double x, y, low, high; } Point;
 
 typedef struct Series {
-    char        name[96];
+    char        name[96]; /* "": not in the legend */
     SeriesStyle style;
     int         look; /* colour, dash and point; series that belong together share it */
     Point      *points;
@@ -38,8 +39,9 @@ typedef struct Mark { double x; int look; } Mark; /* a configuration without a v
 typedef struct Chart {
     char      name[160];    /* file name without ending */
     char      section[96];  /* where on the page: see charts.h */
-    char      title[224];
+    char      title[224], subtitle[176]; /* subtitle: a second line, or "" */
     char      x_label[96], y_label[96]; /* with the unit */
+    char      dashed_meaning[64];       /* the legend's word for dashed lines of any colour, or "" */
     AxisScale x_scale, y_scale;
     bool      from_zero;    /* a linear y axis starts at 0 */
     bool      bars;
@@ -69,7 +71,7 @@ void chart_free(Chart *c);
 
 /* The charts that were made, in order, for the page. */
 typedef struct DrawnChart {
-    char name[176], section[96], title[240];
+    char name[176], section[96], title[420];
     bool drawn;
 } DrawnChart;
 

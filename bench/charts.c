@@ -46,14 +46,10 @@ static size_t series_end(const Group *g, size_t start)
 void chart_start_group(Chart *c, const Group *g, const char *section, const char *kind, const char *what,
                        const char *x_label, const char *y_label)
 {
-    char name[160], title[224];
+    char name[160];
     snprintf(name, sizeof name, "%s-%.110s", kind, g->slug);
-    Text t = { 0 };
-    text_format(&t, "%s: %s", what, g->title);
-    text_copy(title, sizeof title, text_bytes(&t));
-    chart_start(c, section, name, title, x_label, y_label);
-    c->failed = t.failed;
-    text_free(&t);
+    chart_start(c, section, name, what, x_label, y_label);
+    text_copy(c->subtitle, sizeof c->subtitle, g->title);
 }
 
 void chart_add_ticks_sorted(Chart *c, const double *x, size_t count)
@@ -99,68 +95,83 @@ static const char *missing_word(const json_t *cell)
     return strcmp(status, "ok") == 0 ? "not measured" : status;
 }
 
-/* "bf16, accumulation 4: batch 64, 128 out of memory, 256 skipped. " for the cells of one line without a value. */
+/* "No value: bf16, accumulation 4 at batch 64, 128 (out of memory), 256 (skipped)." for the cells of one line. */
 static void note_missing(Chart *c, const Group *g, size_t start, size_t end, const Quantity *q)
 {
-    enum { NOTE_BYTES = 420 };
+    enum { NOTE_BYTES = 400 };
+    static const char more[] = "; more in the tables";
     const char *word = NULL;
-    char name[SERIES_TEXT_BYTES];
     for (size_t i = start; i < end; i++) {
         const json_t *cell = g->items[i];
         if (isfinite(quantity_of(cell, q)))
             continue;
-        if (c->note.length > NOTE_BYTES) {
-            const char *more = " More are in the tables.";
-            size_t n = strlen(more);
-            if (strcmp(c->note.bytes + c->note.length - n, more) != 0)
+        if (!word && c->note.length > NOTE_BYTES) {
+            if (strcmp(c->note.bytes + c->note.length - strlen(more), more) != 0)
                 text_add(&c->note, more);
             return;
         }
         char batch[NUMBER_BYTES];
         number_format(record_number(cell, "axes.batch"), batch);
         if (!word) {
+            char name[SERIES_TEXT_BYTES];
             cell_series_name(cell, name);
-            text_add(&c->note, c->note.length ? " No value, " : "No value, ");
+            text_add(&c->note, c->note.length ? "; " : "No value: ");
             text_add_plain(&c->note, name);
-            text_format(&c->note, ": batch %s", batch);
+            text_format(&c->note, " at batch %s", batch);
         } else if (strcmp(word, missing_word(cell)) != 0) {
-            text_format(&c->note, " %s; batch %s", word, batch);
+            text_format(&c->note, " (%s), %s", word, batch);
         } else {
             text_format(&c->note, ", %s", batch);
         }
         word = missing_word(cell);
     }
     if (word)
-        text_format(&c->note, " %s.", word);
+        text_format(&c->note, " (%s)", word);
 }
 
-/* A line for each precision and accumulation. Cells without a value become a gap, a cross and a note. */
-static void add_lines(Chart *c, const Group *g, const Quantity *q, SeriesStyle style, const char *suffix, bool mark)
+static size_t count_values(const Group *g, size_t start, size_t end, const Quantity *q)
+{
+    size_t values = 0;
+    for (size_t i = start; i < end; i++)
+        values += isfinite(quantity_of(g->items[i], q));
+    return values;
+}
+
+static void add_line(Chart *c, const Group *g, size_t start, size_t end, const Quantity *q, SeriesStyle style,
+                     const char *name, int look)
+{
+    if (!count_values(g, start, end, q))
+        return;
+    chart_add_series(c, name, style, look);
+    for (size_t i = start; i < end; i++) {
+        const json_t *cell = g->items[i];
+        double y = quantity_of(cell, q);
+        double low = q->low ? record_number(cell, q->low) * q->scale : y;
+        double high = q->high ? record_number(cell, q->high) * q->scale : y;
+        chart_add_spread(c, record_number(cell, "axes.batch"), y, isfinite(low) ? low : y, isfinite(high) ? high : y);
+    }
+}
+
+/* A line for each precision and accumulation, with its plan, if there is one, as a dashed line of the same colour.
+ * Cells without a value become a gap, a cross and a note; a line that has no value at all only the note. */
+static void add_lines(Chart *c, const Group *g, const Quantity *q, SeriesStyle style, const Quantity *plan)
 {
     int look = 0;
     for (size_t start = 0, end; start < g->count; start = end, look++) {
         end = series_end(g, start);
-        size_t values = 0;
-        for (size_t i = start; i < end; i++)
-            values += isfinite(quantity_of(g->items[i], q));
-        if (values) {
-            char name[SERIES_TEXT_BYTES], full[96];
-            cell_series_name(g->items[start], name);
-            snprintf(full, sizeof full, "%s%s", name, suffix);
-            chart_add_series(c, full, style, look);
-        }
-        for (size_t i = start; values && i < end; i++) {
-            const json_t *cell = g->items[i];
-            double x = record_number(cell, "axes.batch"), y = quantity_of(cell, q);
-            double low = q->low ? record_number(cell, q->low) * q->scale : y;
-            double high = q->high ? record_number(cell, q->high) * q->scale : y;
-            chart_add_spread(c, x, y, isfinite(low) ? low : y, isfinite(high) ? high : y);
-            if (mark && !isfinite(y))
-                chart_add_mark(c, x, look);
-        }
-        if (mark)
-            note_missing(c, g, start, end, q);
+        char name[SERIES_TEXT_BYTES];
+        cell_series_name(g->items[start], name);
+        size_t values = count_values(g, start, end, q);
+        if (plan)
+            add_line(c, g, start, end, plan, SERIES_DASHED, values ? "" : name, look);
+        add_line(c, g, start, end, q, style, name, look);
+        for (size_t i = start; values && i < end; i++)
+            if (!isfinite(quantity_of(g->items[i], q)))
+                chart_add_mark(c, record_number(g->items[i], "axes.batch"), look);
+        note_missing(c, g, start, end, q);
     }
+    if (c->note.length)
+        text_add(&c->note, ".");
 }
 
 static Status draw_and_free(Chart *c, ChartSetup *setup)
@@ -182,7 +193,7 @@ static Status draw_throughput(const Group *g, size_t n, ChartSetup *setup)
     c.from_zero = true;
     add_batch_ticks(&c, g);
     const Quantity q = { .path = "throughput", .scale = 1 };
-    add_lines(&c, g, &q, SERIES_BOTH, "", true);
+    add_lines(&c, g, &q, SERIES_BOTH, NULL);
     return draw_and_free(&c, setup);
 }
 
@@ -198,7 +209,7 @@ static Status draw_step_time(const Group *g, size_t n, ChartSetup *setup)
     c.y_scale = AXIS_LOG10;
     add_batch_ticks(&c, g);
     const Quantity q = { "step_seconds.median", "step_seconds.q1", "step_seconds.q3", NULL, ms ? 1e3 : 1 };
-    add_lines(&c, g, &q, SERIES_SPREAD, "", true);
+    add_lines(&c, g, &q, SERIES_SPREAD, NULL);
     return draw_and_free(&c, setup);
 }
 
@@ -213,7 +224,7 @@ static Status draw_floor(const Group *g, size_t n, ChartSetup *setup)
     c.from_zero = true;
     add_batch_ticks(&c, g);
     const Quantity q = { .compute = cell_floor_percent, .scale = 1 };
-    add_lines(&c, g, &q, SERIES_BOTH, "", true);
+    add_lines(&c, g, &q, SERIES_BOTH, NULL);
     return draw_and_free(&c, setup);
 }
 
@@ -224,10 +235,7 @@ static void add_capacity(Chart *c, const json_t *record, const Group *g, double 
     double most = fmax(largest(g, "memory.planned.total"), largest(g, "memory.measured_peak"));
     if (!(capacity > 0) || capacity > 1.6 * most || !c->tick_count)
         return;
-    int look = 0;
-    for (size_t i = 0; i < c->series_count; i++)
-        look = c->series[i].look + 1 > look ? c->series[i].look + 1 : look;
-    chart_add_series(c, "memory of the device", SERIES_LINE, look);
+    chart_add_series(c, "memory of the device", SERIES_LIMIT, 0);
     chart_add_point(c, c->ticks[0].x, capacity / unit);
     chart_add_point(c, c->ticks[c->tick_count - 1].x, capacity / unit);
 }
@@ -246,8 +254,8 @@ static Status draw_memory(const json_t *record, const Group *g, size_t n, ChartS
     add_batch_ticks(&c, g);
     const Quantity planned = { .path = "memory.planned.total", .scale = 1 / unit };
     const Quantity measured = { .path = "memory.measured_peak", .scale = 1 / unit };
-    add_lines(&c, g, &planned, SERIES_DASHED, ": planned", false);
-    add_lines(&c, g, &measured, SERIES_POINTS, ": measured", true);
+    add_lines(&c, g, &measured, SERIES_POINTS, &planned);
+    text_copy(c.dashed_meaning, sizeof c.dashed_meaning, "planned");
     add_capacity(&c, record, g, unit);
     return draw_and_free(&c, setup);
 }
@@ -281,8 +289,17 @@ static double layer_sum(const json_t *cell, const Layer *layers, size_t count)
     return sum;
 }
 
+/* How many cells have no bar, and why not, as a note. */
+static void note_bars(Chart *c, const Group *g, size_t bars, const char *what)
+{
+    size_t lost = g->count - bars;
+    if (lost && bars)
+        text_format(&c->note, "%zu of %zu configurations have no %s and no bar.", lost, g->count, what);
+}
+
 /* One bar a cell, one layer a member of the record. With percent, each bar is divided by its own sum. */
-static void add_bars(Chart *c, const Group *g, const Layer *layers, size_t count, double scale, bool percent)
+static void add_bars(Chart *c, const Group *g, const Layer *layers, size_t count, double scale, bool percent,
+                     const char *what)
 {
     c->bars = true;
     c->from_zero = true;
@@ -301,6 +318,8 @@ static void add_bars(Chart *c, const Group *g, const Layer *layers, size_t count
                 add_bar_tick(c, bar, g->items[i]);
             bar++;
         }
+        if (k == 0)
+            note_bars(c, g, bar, what);
     }
 }
 
@@ -318,7 +337,7 @@ static Status draw_memory_categories(const Group *g, size_t n, ChartSetup *setup
     cell_section(section, n, "memory-categories");
     chart_start_group(&c, g, section, "memory-categories", "Planned memory by category", bar_axis,
                       gib ? "memory (GiB)" : "memory (MiB)");
-    add_bars(&c, g, layers, COUNT_OF(layers), 1 / (gib ? GIB : MIB), false);
+    add_bars(&c, g, layers, COUNT_OF(layers), 1 / (gib ? GIB : MIB), false, "plan");
     return draw_and_free(&c, setup);
 }
 
@@ -332,7 +351,7 @@ static Status draw_split(const Group *g, size_t n, ChartSetup *setup)
     char section[96];
     cell_section(section, n, "split");
     chart_start_group(&c, g, section, "split", "Where a step's time goes", bar_axis, "share of the profiled step (%)");
-    add_bars(&c, g, layers, COUNT_OF(layers), 1, true);
+    add_bars(&c, g, layers, COUNT_OF(layers), 1, true, "profile");
     return draw_and_free(&c, setup);
 }
 
@@ -419,6 +438,8 @@ static Status draw_ops(const Group *g, size_t n, ChartSetup *setup)
                 add_bar_tick(&c, bar, cell);
             bar++;
         }
+        if (k == 0)
+            note_bars(&c, g, bar, "profile");
     }
     return draw_and_free(&c, setup);
 }

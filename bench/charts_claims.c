@@ -74,13 +74,13 @@ static Status draw_claim_chart(const char *id, size_t number, const json_t *char
     text_add_slug(&t, id);
     text_format(&t, "-%zu", number + 1);
     text_copy(name, sizeof name, text_bytes(&t));
-    text_free(&t);
     snprintf(section, sizeof section, "claims/%.64s", id);
     Text title = { 0 };
     text_format(&title, "%s: %s", id, record_string(chart, "title") ? record_string(chart, "title") : "");
     Chart c;
     chart_start(&c, section, name, text_bytes(&title), record_string(chart, "x"), record_string(chart, "y"));
-    c.failed = title.failed;
+    c.failed = t.failed || title.failed;
+    text_free(&t);
     text_free(&title);
     add_points(&c, record_array(chart, "series"));
     choose_axes(&c, json_is_true(record_get(chart, "logx")), json_is_true(record_get(chart, "logy")));

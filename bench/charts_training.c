@@ -15,8 +15,9 @@ static bool axis_varies(const Group *g, const char *path)
     return false;
 }
 
-/* "bf16, batch 64 x2, lr 0.1, seed 1": precision and batch always, the rest where it tells lines apart. */
-static void training_name(const Group *g, const json_t *item, char out[SERIES_TEXT_BYTES])
+/* "bf16, batch 64 x2, lr 0.1, seed 1": precision and batch always, the rest where it tells lines apart. Marks the chart
+ * when there is no memory for it. */
+static void training_name(Chart *c, const Group *g, const json_t *item, char out[SERIES_TEXT_BYTES])
 {
     static const struct { const char *path, *word; } more[] = {
         { "axes.epochs", "epochs" }, { "axes.lr", "lr" }, { "axes.seed", "seed" },
@@ -31,20 +32,20 @@ static void training_name(const Group *g, const json_t *item, char out[SERIES_TE
             text_format(&t, ", %s %.6g", more[i].word, x);
     }
     text_copy(out, SERIES_TEXT_BYTES, text_bytes(&t));
+    c->failed = c->failed || t.failed;
     text_free(&t);
 }
 
 /* One curve of each training: y over x from the array `list`. */
 static void add_curves(Chart *c, const Group *g, const char *list, const char *x_name, const char *y_name, double scale,
-                       SeriesStyle style, const char *suffix)
+                       SeriesStyle style)
 {
     for (size_t i = 0; i < g->count; i++) {
         const json_t *points = record_array(g->items[i], list);
-        char name[SERIES_TEXT_BYTES], full[96];
-        training_name(g, g->items[i], name);
-        snprintf(full, sizeof full, "%s%s", name, suffix);
+        char name[SERIES_TEXT_BYTES];
+        training_name(c, g, g->items[i], name);
         if (json_array_size(points))
-            chart_add_series(c, full, style, (int)i);
+            chart_add_series(c, style == SERIES_DASHED ? "" : name, style, (int)i);
         for (size_t j = 0; j < json_array_size(points); j++) {
             const json_t *p = json_array_get(points, j);
             chart_add_point(c, record_number(p, x_name), record_number(p, y_name) * scale);
@@ -58,7 +59,7 @@ static void note_missing(Chart *c, const Group *g)
         if (record_ok(g->items[i]))
             continue;
         char name[SERIES_TEXT_BYTES];
-        training_name(g, g->items[i], name);
+        training_name(c, g, g->items[i], name);
         const char *reason = record_string(g->items[i], "reason");
         text_add(&c->note, c->note.length ? " " : "");
         text_add_plain(&c->note, name);
@@ -96,9 +97,11 @@ static Status draw_curve(const Group *g, size_t number, const Curve *k, ChartSet
     chart_start_group(&c, g, section, k->kind, k->what, k->x_label, k->y_label);
     if (k->epochs)
         add_epoch_ticks(&c, g);
-    add_curves(&c, g, k->list, k->x, k->y, k->scale, k->style, k->y_train ? ": test" : "");
-    if (k->y_train)
-        add_curves(&c, g, k->list, k->x, k->y_train, k->scale, SERIES_DASHED, ": training");
+    add_curves(&c, g, k->list, k->x, k->y, k->scale, k->style);
+    if (k->y_train) {
+        add_curves(&c, g, k->list, k->x, k->y_train, k->scale, SERIES_DASHED);
+        text_copy(c.dashed_meaning, sizeof c.dashed_meaning, "on the training images");
+    }
     note_missing(&c, g);
     Status s = chart_draw(&c, setup);
     chart_free(&c);
@@ -108,11 +111,11 @@ static Status draw_curve(const Group *g, size_t number, const Curve *k, ChartSet
 Status charts_draw_trainings(const Group *g, size_t number, ChartSetup *setup)
 {
     static const Curve curves[] = {
-        { "accuracy", "Accuracy by epoch", "epochs", "epoch", "epoch", "accuracy (%)", "test_accuracy", "train_accuracy", 100,
+        { "accuracy", "Accuracy by epoch", "epochs", "epoch", "epoch", "accuracy on the test images (%)", "test_accuracy", "train_accuracy", 100,
           SERIES_BOTH, true },
         { "accuracy-time", "Test accuracy by time of training", "epochs", "seconds of training", "seconds",
           "test accuracy (%)", "test_accuracy", NULL, 100, SERIES_BOTH, false },
-        { "loss", "Loss by epoch", "epochs", "epoch", "epoch", "cross-entropy loss", "test_loss", "train_loss", 1, SERIES_BOTH,
+        { "loss", "Loss by epoch", "epochs", "epoch", "epoch", "loss on the test images", "test_loss", "train_loss", 1, SERIES_BOTH,
           true },
         { "loss-update", "Training loss by update", "curve", "update", "update", "cross-entropy loss", "loss", NULL, 1,
           SERIES_LINE, false },

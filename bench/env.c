@@ -34,14 +34,15 @@ static json_t *text_or_null(const char *text)
     if (!text || !*text)
         return json_null();
     json_t *value = json_string(text);
-    if (value)
-        return value;
-    char plain[TEXT_BYTES];
+    char    plain[TEXT_BYTES];
+    bool    ascii = true;
     snprintf(plain, sizeof plain, "%s", text);
     for (char *c = plain; *c; c++)
-        if ((unsigned char)*c >= 0x80)
+        if ((unsigned char)*c >= 0x80) {
             *c = '?';
-    return json_string(plain);
+            ascii = false;
+        }
+    return value || ascii ? value : json_string(plain); /* for ASCII only memory can have been the reason */
 }
 
 static json_t *size_or_null(long long n) { return n > 0 ? json_integer(n) : json_null(); }

@@ -14,7 +14,7 @@
 
 #include "child.h"
 
-enum { LOOKS = 8, BARS = 16, WIDTH = 680, HEIGHT = 400, ROW_HEIGHT = 19, NOTE_COLUMNS = 88, GNUPLOT_SECONDS = 60 };
+enum { LOOKS = 8, BARS = 16, WIDTH = 620, HEIGHT = 370, ROW_HEIGHT = 19, TITLE_COLUMNS = 70, NOTE_COLUMNS = 74, GNUPLOT_SECONDS = 60 };
 
 /* The part of a chart that one drawing shows. */
 typedef struct Part {
@@ -108,6 +108,8 @@ static void write_data(Text *t, const Chart *c, const Part *part, Range y)
 {
     text_add(t, "# ");
     text_add_plain(t, c->title);
+    text_add(t, *c->subtitle ? ": " : "");
+    text_add_plain(t, c->subtitle);
     text_add(t, "\n");
     bool first = true;
     for (size_t i = 0; i < c->series_count; i++) {
@@ -185,8 +187,7 @@ static void write_log_ticks(Text *t, char axis, Range r)
             double v = steps[k] * pow(10, e);
             if (v < r.low * 0.999 || v > r.high * 1.001)
                 continue;
-            char label[NUMBER_BYTES];
-            text_format(t, "%s'%s' %.9g", comma, number_format(v, label), v);
+            text_format(t, "%s'%.6g' %.9g", comma, v, v);
             comma = ", ";
         }
     text_add(t, ")\n");
@@ -246,25 +247,33 @@ static int key_columns(const Chart *c, const Part *part, int *entries)
     size_t longest = 1;
     *entries = 0;
     for (size_t i = 0; i < c->series_count; i++)
-        if (series_in_part(c, part, &c->series[i])) {
+        if (*c->series[i].name && series_in_part(c, part, &c->series[i])) {
             longest = characters(c->series[i].name) > longest ? characters(c->series[i].name) : longest;
             ++*entries;
         }
-    int columns = (int)(72 / (longest + 8));
+    *entries += *c->dashed_meaning != '\0';
+    int columns = (int)(66 / (longest + 8));
     return columns < 1 ? 1 : columns > 4 ? 4 : columns;
 }
 
-static void write_marks(Text *t, const Chart *c, const Part *part, int *entries)
+/* Crosses on the bottom of the frame; those of several lines at one place stand side by side. */
+static void write_marks(Text *t, const Chart *c, const Part *part, Range x, int *entries)
 {
     bool any = false;
     for (size_t i = 0; i < c->mark_count; i++) {
         const Mark *m = &c->marks[i];
         if (!in_part(c, part, m->look, m->x))
             continue;
-        /* side by side by height, so that several lines' crosses at one place can be told apart */
-        text_format(t, "set label '' at %.9g, graph %.3f point pointtype 2 pointsize 1.1 linewidth 2 "
-                       "linecolor rgb look_colour[%d] front\n",
-                    m->x, 0.025 + 0.045 * (m->look % LOOKS), m->look % LOOKS + 1);
+        int before = 0, all = 0;
+        for (size_t j = 0; j < c->mark_count; j++)
+            if (c->marks[j].x == m->x && in_part(c, part, c->marks[j].look, m->x)) {
+                all++;
+                before += j < i;
+            }
+        double shift = 0.022 * (before - 0.5 * (all - 1)); /* of the width */
+        double at = c->x_scale == AXIS_LINEAR ? m->x + shift * (x.high - x.low) : m->x * pow(x.high / x.low, shift);
+        text_format(t, "set label '' at %.9g, graph 0.025 point pointtype 2 pointsize 1.1 linewidth 2 "
+                       "linecolor rgb look_colour[%d] front\n", at, m->look % LOOKS + 1);
         any = true;
     }
     if (any)
@@ -295,7 +304,7 @@ static void write_axes(Text *t, const Chart *c, const Part *part, Range x, Range
     else if (c->y_scale != AXIS_LINEAR) /* less than a factor of two: a linear rule reads better than one tick */
         text_add(t, "unset logscale y\n");
     if (c->bars)
-        text_add(t, "set xtics rotate by 40 right\nset grid noxtics ytics\n");
+        text_format(t, "set xtics rotate by %d right\nset grid noxtics ytics\n", part->bar_to - part->bar_from > 8 ? 90 : 40);
 }
 
 static void write_plot(Text *t, const Chart *c, const Part *part)
@@ -317,19 +326,26 @@ static void write_plot(Text *t, const Chart *c, const Part *part)
         static const char *const with[] = {
             [SERIES_LINE] = "using 1:2 with lines linestyle %d",
             [SERIES_DASHED] = "using 1:2 with lines linestyle %d",
+            [SERIES_LIMIT] = "using 1:2 with lines linestyle %d",
             [SERIES_POINTS] = "using 1:2 with points linestyle %d",
             [SERIES_BOTH] = "using 1:2 with linespoints linestyle %d",
             [SERIES_SPREAD] = "using 1:2:3:4 with yerrorlines linestyle %d",
             [SERIES_BAR] = "using 1:2:3:4:5:6 with boxxyerror linestyle %d",
         };
-        int style = s->style == SERIES_DASHED ? 10 + look : s->style == SERIES_BAR ? 21 + s->look % 10 : look;
+        int style = s->style == SERIES_DASHED ? 10 + look : s->style == SERIES_BAR ? 21 + s->look % 10
+                    : s->style == SERIES_LIMIT ? 9 : look;
         char words[96];
         const char *format = with[s->style];
         size_t n = strcspn(format, "%");
         snprintf(words, sizeof words, "%.*s%d", (int)n, format, style);
-        text_format(t, "index %d %s title ", index, words);
-        text_add_gnuplot(t, s->name);
+        text_format(t, "index %d %s %s", index, words, *s->name ? "title " : "notitle");
+        if (*s->name)
+            text_add_gnuplot(t, s->name);
         index++;
+    }
+    if (*c->dashed_meaning) {
+        text_add(t, ", \\\n     keyentry with lines linestyle 19 title ");
+        text_add_gnuplot(t, c->dashed_meaning);
     }
     if (has_marks(c, part))
         text_add(t, ", \\\n     keyentry with points pointtype 2 pointsize 1.1 linewidth 2 linecolor rgb '#444444' title 'no value: see the note'");
@@ -341,13 +357,17 @@ static void write_script(Text *t, const Chart *c, const Part *part, Range x, Ran
     Text body = { 0 };
     int entries = 0, columns = key_columns(c, part, &entries);
     write_axes(&body, c, part, x, y);
-    write_marks(&body, c, part, &entries);
+    write_marks(&body, c, part, x, &entries);
     text_add(&body, "set title ");
     Text title = { 0 };
     text_add_plain(&title, c->title);
     if (part->of > 1)
         text_format(&title, " (%d of %d)", part->number, part->of);
-    int rows = write_wrapped(&body, text_bytes(&title), 76) - 1;
+    int rows = write_wrapped(&body, text_bytes(&title), TITLE_COLUMNS) - 1;
+    if (*c->subtitle) {
+        text_add(&body, ".\"\\n\".");
+        rows += write_wrapped(&body, c->subtitle, TITLE_COLUMNS);
+    }
     text_add(&body, "\nset ylabel ");
     text_add_gnuplot(&body, c->y_label);
     text_add(&body, "\nset xlabel ");
@@ -356,8 +376,9 @@ static void write_script(Text *t, const Chart *c, const Part *part, Range x, Ran
         text_add(&body, ".\"\\n\".");
         rows += write_wrapped(&body, text_bytes(&c->note), NOTE_COLUMNS);
     }
-    text_add(&body, "\n");
     bool beside = c->bars && !c->wide_key;
+    text_add(&body, beside ? "\n" : ".\"\\n \"\n"); /* an empty line: the legend would touch the text */
+    rows += !beside;
     if (beside)
         text_add(&body, "set key rmargin top vertical Left reverse invert maxcols 1\n");
     else {
@@ -396,7 +417,9 @@ Status gnuplot_check_png(const char *gnuplot, const char *fc_match)
     const Child font = { font_argv, NULL, "fontconfig", GNUPLOT_SECONDS };
     Text file = { 0 };
     Status s = child_run(&font, &file, NULL);
-    if (s.code == STATUS_OK && (file.length == 0 || access(text_bytes(&file), R_OK) != 0))
+    if (s.code == STATUS_OK && file.failed)
+        s = status_error(STATUS_OOM, "out of memory while looking for a font");
+    else if (s.code == STATUS_OK && (file.length == 0 || access(text_bytes(&file), R_OK) != 0))
         s = status_error(STATUS_BACKEND, "fontconfig finds no font file: apt install fonts-dejavu-core");
     text_free(&file);
     return s;
@@ -454,8 +477,9 @@ static Status run_gnuplot(const ChartSetup *setup, const char *name)
     const Child child = { argv, setup->folder, "gnuplot-nox", GNUPLOT_SECONDS };
     Text words = { 0 };
     Status s = child_run(&child, NULL, &words);
-    if (s.code == STATUS_OK && strstr(text_bytes(&words), "warning"))
-        log_warn("gnuplot, %s: %.200s", name, strstr(text_bytes(&words), "warning"));
+    const char *warning = strstr(text_bytes(&words), "warning: ");
+    if (s.code == STATUS_OK && warning)
+        log_warn("gnuplot, chart %s: %.*s", name, (int)strcspn(warning + 9, "\r\n"), warning + 9);
     text_free(&words);
     if (s.code == STATUS_OK)
         s = keep_file(setup, stem, name, ".svg");
@@ -487,12 +511,17 @@ static Status remember(ChartSetup *setup, const Chart *c, const Part *part, bool
     memset(d, 0, sizeof *d);
     text_copy(d->name, sizeof d->name, part->name);
     text_copy(d->section, sizeof d->section, c->section);
+    Text title = { 0 };
+    text_add(&title, c->title);
+    if (*c->subtitle)
+        text_format(&title, ": %s", c->subtitle);
     if (part->of > 1)
-        snprintf(d->title, sizeof d->title, "%s (%d of %d)", c->title, part->number, part->of);
-    else
-        text_copy(d->title, sizeof d->title, c->title);
+        text_format(&title, " (%d of %d)", part->number, part->of);
+    text_copy(d->title, sizeof d->title, text_bytes(&title));
+    bool failed = title.failed;
+    text_free(&title);
     d->drawn = drawn;
-    return status_ok();
+    return failed ? status_error(STATUS_OOM, "out of memory while drawing chart %s", part->name) : status_ok();
 }
 
 static Status draw_part(const Chart *c, ChartSetup *setup, const Part *part)
@@ -501,10 +530,14 @@ static Status draw_part(const Chart *c, ChartSetup *setup, const Part *part)
     measure_ranges(c, part, &x, &y);
     if (!(y.low <= y.high))
         return status_ok();
-    if (c->bars)
+    if (c->bars) { /* bars of all parts have one scale */
+        const Part whole = { .bar_from = 0, .bar_to = INFINITY };
+        Range unused;
+        measure_ranges(c, &whole, &unused, &y);
         x = (Range){ part->bar_from - 0.8, fmin(part->bar_to, x.high + 1) - 0.2 };
-    else
+    } else {
         x = pad_range(x, c->x_scale, 0.04, false);
+    }
     y = pad_range(y, c->y_scale, 0.07, c->from_zero);
     Text data = { 0 }, script = { 0 };
     char file[200];
@@ -544,9 +577,10 @@ Status chart_draw(const Chart *c, ChartSetup *setup)
             bars = fmax(bars, c->series[i].points[j].x + 1);
     }
     int parts = c->bars ? ((int)bars + BARS - 1) / BARS : (looks + LOOKS - 1) / LOOKS;
+    int bars_each = ((int)bars + parts - 1) / parts;
     for (int i = 0; i < parts; i++) {
         Part part = { .number = i + 1, .of = parts, .look_from = i * LOOKS, .look_to = (i + 1) * LOOKS,
-                      .bar_from = i * BARS, .bar_to = (i + 1) * BARS };
+                      .bar_from = i * bars_each, .bar_to = (i + 1) * bars_each };
         if (i == 0)
             text_copy(part.name, sizeof part.name, c->name);
         else

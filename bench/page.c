@@ -16,22 +16,7 @@ static void add_record_text(Text *t, const json_t *object, const char *path)
     text_add_markdown(t, record_string(object, path));
 }
 
-/* The ok cell of most samples per second among all groups; NULL when there is none. */
-static const json_t *best_cell(const PageInput *in, size_t *group)
-{
-    const json_t *best = NULL;
-    for (size_t i = 0; i < in->cells->count; i++)
-        for (size_t j = 0; j < in->cells->groups[i].count; j++) {
-            const json_t *cell = in->cells->groups[i].items[j];
-            double x = record_number(cell, "throughput");
-            if (record_ok(cell) && isfinite(x) && (!best || x > record_number(best, "throughput"))) {
-                best = cell;
-                *group = i;
-            }
-        }
-    return best;
-}
-
+/* The ok cell of most samples per second; NULL when there is none. */
 static const json_t *best_of_group(const Group *g)
 {
     const json_t *best = NULL;
@@ -127,31 +112,33 @@ static void add_verdicts(Text *t, const json_t *claims)
     text_add(t, "\n");
 }
 
+/* The best cell of each group, of the first few when there are many. */
 static void add_best(Text *t, const PageInput *in)
 {
-    size_t group = 0;
-    const json_t *best = best_cell(in, &group);
-    if (!best)
-        return;
-    text_add(t, "- **Best throughput:** ");
-    text_add_number(t, record_number(best, "throughput"));
-    text_add(t, " samples/s with batch ");
-    text_add_number(t, record_number(best, "axes.batch"));
-    text_add(t, ", ");
-    text_add_markdown(t, precision_name(best));
-    if (record_number(best, "axes.accum") > 1) {
-        text_add(t, ", accumulation ");
-        text_add_number(t, record_number(best, "axes.accum"));
+    enum { MOST = 6 };
+    for (size_t i = 0; i < in->cells->count && i < MOST; i++) {
+        const json_t *best = best_of_group(&in->cells->groups[i]);
+        if (!best)
+            continue;
+        text_add(t, "- **Best throughput, ");
+        text_add_markdown(t, in->cells->groups[i].title);
+        text_add(t, ":** ");
+        text_add_number(t, record_number(best, "throughput"));
+        text_add(t, " samples/s with batch ");
+        text_add_number(t, record_number(best, "axes.batch"));
+        text_add(t, ", ");
+        text_add_markdown(t, precision_name(best));
+        if (record_number(best, "axes.accum") > 1) {
+            text_add(t, ", accumulation ");
+            text_add_number(t, record_number(best, "axes.accum"));
+        }
+        if (isfinite(record_number(best, "memory.measured_peak"))) {
+            text_add(t, ", in ");
+            text_add_bytes_size(t, record_number(best, "memory.measured_peak"));
+            text_add(t, " of memory");
+        }
+        text_add(t, "\n");
     }
-    text_add(t, " (");
-    text_add_markdown(t, in->cells->groups[group].title);
-    text_add(t, ")");
-    if (isfinite(record_number(best, "memory.measured_peak"))) {
-        text_add(t, ", in ");
-        text_add_bytes_size(t, record_number(best, "memory.measured_peak"));
-        text_add(t, " of memory");
-    }
-    text_add(t, "\n");
 }
 
 static void add_machine(Text *t, const json_t *env)
@@ -182,6 +169,7 @@ static void add_headline(Text *t, const PageInput *in)
     page_title(&title, in->record);
     text_add(t, "# ");
     text_add_markdown(t, text_bytes(&title));
+    t->failed = t->failed || title.failed;
     text_free(&title);
     text_add(t, "\n\n");
     add_best(t, in);
@@ -256,7 +244,7 @@ static void add_group(Text *t, const PageInput *in, size_t number, bool main_cha
     table_speed(t, g);
     add_cell_charts(t, in, number, "step-time");
     if (any_memory(g)) {
-        text_add(t, "### Memory (GiB)\n\n");
+        text_format(t, "### Memory (%s)\n\n", table_memory_unit(g));
         add_cell_charts(t, in, number, "memory");
         table_memory(t, g);
         add_cell_charts(t, in, number, "memory-categories");
@@ -379,8 +367,9 @@ static void add_claims(Text *t, const PageInput *in)
 
 void page_write(Text *t, const PageInput *in)
 {
-    size_t first = 0;
-    best_cell(in, &first);
+    size_t first = 0; /* the main chart: the first group with a value; a run measures what matters most first */
+    while (first + 1 < in->cells->count && !best_of_group(&in->cells->groups[first]))
+        first++;
     add_headline(t, in);
     if (in->cells->count)
         add_cell_charts(t, in, first, "throughput");

@@ -222,10 +222,10 @@ static Status parse(const char *path, FILE *from, json_t **root)
         return status_ok();
     if (ferror(from))
         return whole_file_error("read", path, errno ? errno : EIO);
-    /* without a text it could not even begin: that is memory too */
-    if (!at.text[0] || json_error_code(&at) == json_error_out_of_memory)
+    /* jansson calls some failed allocations a syntax error; malloc's own errno tells */
+    if (errno == ENOMEM || json_error_code(&at) == json_error_out_of_memory)
         return out_of_memory(path);
-    if (at.position == 0 && feof(from) && json_error_code(&at) != json_error_invalid_utf8)
+    if (at.position == 0 && feof(from))
         return wrong(path, "the file is empty");
     bool cut = json_error_code(&at) == json_error_premature_end_of_input;
     return wrong(path, "%s at line %d, column %d: %s", cut ? "cut short" : "not JSON", at.line, at.column, at.text);

@@ -57,7 +57,7 @@ double cell_floor_percent(const json_t *cell)
     return floor_s > 0 && step_s > 0 ? 100 * floor_s / step_s : (double)NAN;
 }
 
-/* ---- reading and checking ---- */
+/* ---- groups ---- */
 
 static bool is_one_of(const char *s, const char *const *allowed, size_t count)
 {
@@ -66,81 +66,6 @@ static bool is_one_of(const char *s, const char *const *allowed, size_t count)
             return true;
     return false;
 }
-
-static Status check_items(const char *path, const json_t *record, const char *list)
-{
-    static const char *const statuses[] = { "ok", "oom", "skipped", "failed" };
-    const json_t *items = json_object_get(record, list);
-    if (!json_is_array(items))
-        return status_error(STATUS_INPUT, "%s: member \"%s\" is missing or no array", path, list);
-    for (size_t i = 0; i < json_array_size(items); i++) {
-        const json_t *item = json_array_get(items, i);
-        if (!record_string(item, "name"))
-            return status_error(STATUS_INPUT, "%s: %s[%zu].name is missing or no text", path, list, i);
-        if (!is_one_of(record_string(item, "status"), statuses, COUNT_OF(statuses)))
-            return status_error(STATUS_INPUT, "%s: %s[%zu].status must be \"ok\", \"oom\", \"skipped\" or \"failed\"",
-                                path, list, i);
-        if (!json_is_object(record_get(item, "axes")))
-            return status_error(STATUS_INPUT, "%s: %s[%zu].axes is missing or no object", path, list, i);
-    }
-    return status_ok();
-}
-
-static Status check_claims(const char *path, const json_t *record)
-{
-    const json_t *claims = json_object_get(record, "claims");
-    if (!json_is_array(claims))
-        return status_error(STATUS_INPUT, "%s: member \"claims\" is missing or no array", path);
-    for (size_t i = 0; i < json_array_size(claims); i++) {
-        const json_t *claim = json_array_get(claims, i);
-        if (!record_string(claim, "id") || !record_string(claim, "verdict"))
-            return status_error(STATUS_INPUT, "%s: claims[%zu] has no \"id\" or no \"verdict\"", path, i);
-    }
-    return status_ok();
-}
-
-static Status check_record(const char *path, const json_t *record)
-{
-    const char *tool = record_string(record, "tool.name");
-    const json_t *format = json_object_get(record, "format");
-    if (!tool || strcmp(tool, "batchmark") != 0 || !json_is_integer(format))
-        return status_error(STATUS_INPUT, "%s: not a batchmark record (no \"format\" number with \"tool\": {\"name\": \"batchmark\"})",
-                            path);
-    if (json_integer_value(format) != RECORD_FORMAT)
-        return status_error(STATUS_INPUT, "%s: format %lld, but this build reads format %d", path,
-                            (long long)json_integer_value(format), RECORD_FORMAT);
-    if (!json_is_object(record_get(record, "run")) || !json_is_object(record_get(record, "environment")))
-        return status_error(STATUS_INPUT, "%s: member \"run\" or \"environment\" is missing or no object", path);
-    TRY(check_items(path, record, "cells"));
-    TRY(check_items(path, record, "trainings"));
-    return check_claims(path, record);
-}
-
-Status record_load(const char *path, json_t **record)
-{
-    *record = NULL;
-    Text file = { 0 };
-    Status s = text_read_file(&file, path);
-    if (s.code == STATUS_OK) {
-        json_error_t error;
-        json_t *root = json_loadb(text_bytes(&file), file.length, JSON_REJECT_DUPLICATES, &error);
-        if (!root && json_error_code(&error) == json_error_out_of_memory)
-            s = status_error(STATUS_OOM, "out of memory while reading %s", path);
-        else if (!root)
-            s = status_error(STATUS_INPUT, "%s: not JSON, or cut short: line %d, column %d: %s", path, error.line,
-                             error.column, error.text);
-        else
-            s = check_record(path, root);
-        if (s.code == STATUS_OK)
-            *record = root;
-        else
-            json_decref(root);
-    }
-    text_free(&file);
-    return s;
-}
-
-/* ---- groups ---- */
 
 static void add_axis_title(Text *t, const char *name, const json_t *value)
 {
@@ -163,20 +88,39 @@ static void add_axis_title(Text *t, const char *name, const json_t *value)
         text_format(t, "%s %s", name, shown);
 }
 
+/* "resnet50-224-w0.25-small-c10": the values alone where they speak for themselves. */
+static void add_axis_slug(Text *t, const char *name, const json_t *value)
+{
+    if (t->length)
+        text_add(t, "-");
+    if (json_is_string(value)) {
+        text_add_slug(t, json_string_value(value));
+        return;
+    }
+    if (strcmp(name, "width") == 0 || strcmp(name, "classes") == 0)
+        text_add_bytes(t, name, 1);
+    else if (strcmp(name, "size") != 0)
+        text_add_slug(t, name);
+    text_format(t, "%.15g", json_number_value(value));
+}
+
 /* The axes of item that are not in `shown`, in the record's order, as key and title. */
 static Status group_texts(const json_t *item, const char *const *shown, size_t shown_count, Group *g)
 {
-    Text title = { 0 };
-    const json_t *axes = json_object_get(item, "axes");
-    /* jansson's iterator wants a non-const object although it only reads */
-    for (void *it = json_object_iter((json_t *)(uintptr_t)axes); it;
-         it = json_object_iter_next((json_t *)(uintptr_t)axes, it))
-        if (!is_one_of(json_object_iter_key(it), shown, shown_count))
-            add_axis_title(&title, json_object_iter_key(it), json_object_iter_value(it));
-    Status s = title.failed ? status_error(STATUS_OOM, "out of memory while grouping cells") : status_ok();
+    Text title = { 0 }, slug = { 0 };
+    json_t *axes = (json_t *)(uintptr_t)json_object_get(item, "axes"); /* jansson iterates non-const objects only */
+    for (void *it = json_object_iter(axes); it; it = json_object_iter_next(axes, it)) {
+        if (is_one_of(json_object_iter_key(it), shown, shown_count))
+            continue;
+        add_axis_title(&title, json_object_iter_key(it), json_object_iter_value(it));
+        add_axis_slug(&slug, json_object_iter_key(it), json_object_iter_value(it));
+    }
+    Status s = title.failed || slug.failed ? status_error(STATUS_OOM, "out of memory while grouping cells") : status_ok();
     text_copy(g->key, sizeof g->key, text_bytes(&title));
     text_copy(g->title, sizeof g->title, title.length ? text_bytes(&title) : "all cells");
+    snprintf(g->slug, sizeof g->slug, "%.100s", slug.length ? text_bytes(&slug) : "all");
     text_free(&title);
+    text_free(&slug);
     return s;
 }
 
@@ -188,22 +132,15 @@ static Group *find_group(Groups *out, const char *key)
     return NULL;
 }
 
-static Status slug_groups(Groups *out)
+/* Different groups get different file names even where only punctuation tells them apart. */
+static void make_slugs_differ(Groups *out)
 {
-    for (size_t i = 0; i < out->count; i++) {
-        Group *g = &out->groups[i];
-        Text slug = { 0 };
-        text_add_slug(&slug, g->title);
-        bool failed = slug.failed;
-        snprintf(g->slug, sizeof g->slug, "%.100s", text_bytes(&slug));
-        text_free(&slug);
-        if (failed)
-            return status_error(STATUS_OOM, "out of memory while grouping cells");
+    for (size_t i = 0; i < out->count; i++)
         for (size_t j = 0; j < i; j++)
-            if (strcmp(out->groups[j].slug, g->slug) == 0)
-                snprintf(g->slug + strlen(g->slug), sizeof g->slug - strlen(g->slug), "-%zu", i + 1);
-    }
-    return status_ok();
+            if (strcmp(out->groups[j].slug, out->groups[i].slug) == 0) {
+                size_t n = strlen(out->groups[i].slug);
+                snprintf(out->groups[i].slug + n, sizeof out->groups[i].slug - n, "-g%zu", i + 1);
+            }
 }
 
 static double axis(const json_t *item, const char *name)
@@ -286,8 +223,7 @@ static Status make_groups(const json_t *record, Groups *out, const Grouping *how
     Status s = status_ok();
     for (size_t i = 0; i < total && s.code == STATUS_OK; i++)
         s = add_item(out, json_array_get(list, i), total, how);
-    if (s.code == STATUS_OK)
-        s = slug_groups(out);
+    make_slugs_differ(out);
     for (size_t i = 0; i < out->count; i++)
         qsort((void *)out->groups[i].items, out->groups[i].count, sizeof *out->groups[i].items, how->compare);
     if (s.code != STATUS_OK)

@@ -1,4 +1,4 @@
-/* record_view.h - a stored record, read and checked, as the report sees it: numbers that may be missing, and cells
+/* record_view.h - a stored record as the report sees it (record.h reads and checks it): numbers that may be missing, and cells
  * in groups that belong on one chart. results/SCHEMA.md says what a record holds; this reads format 1. */
 #ifndef BATCHMARK_BENCH_RECORD_VIEW_H
 #define BATCHMARK_BENCH_RECORD_VIEW_H
@@ -6,12 +6,6 @@
 #include <jansson.h>
 
 #include "text.h"
-
-enum { RECORD_FORMAT = 1 };
-
-/* Read and check a record. *record is a new reference (json_decref). STATUS_INPUT when the file is missing, cut,
- * not JSON, not batchmark's, of another format, or has a member of the wrong kind: the text names the place. */
-Status record_load(const char *path, json_t **record);
 
 /* A member found by a dotted path ("memory.planned.total"); NULL when absent or null. */
 const json_t *record_get(const json_t *object, const char *path);

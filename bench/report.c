@@ -1,4 +1,5 @@
 /* report.c - the order of the work: read the record, write tables, draw charts, compose the page, convert it. */
+#include "record.h"
 #include "report.h"
 
 #include <errno.h>
@@ -92,6 +93,7 @@ static Status write_page(const PageInput *in, const ReportOptions *o, const char
         s = text_read_file(&css, path);
     if (s.code == STATUS_OK)
         s = html_from_markdown(o->cmark, out_folder, text_bytes(&title), &css, &html);
+    html.failed = html.failed || title.failed;
     if (s.code == STATUS_OK)
         s = text_write_file(&html, out_folder, "report.html");
     text_free(&md);

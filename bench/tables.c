@@ -36,6 +36,8 @@ typedef struct Column {
     const char *title;
     const char *path;
     double      scale;
+    int         digits;   /* significant; 0: four */
+    int         decimals; /* instead, where not 0: this many behind the point */
     double (*compute)(const json_t *item);
     const char *(*text)(const json_t *item);
 } Column;
@@ -53,14 +55,20 @@ static void table_head(Text *t, const Column *columns, size_t count)
 
 static void table_row(Text *t, const json_t *item, const Column *columns, size_t count)
 {
+    char number[NUMBER_BYTES];
     text_add(t, "|");
     for (size_t i = 0; i < count; i++) {
         const Column *c = &columns[i];
         text_add(t, " ");
         if (c->text)
             text_add_markdown(t, c->text(item));
-        else
-            text_add_number(t, c->compute ? c->compute(item) : record_number(item, c->path) * c->scale);
+        else {
+            double x = c->compute ? c->compute(item) : record_number(item, c->path) * c->scale;
+            if (c->decimals && isfinite(x))
+                text_format(t, "%.*f", c->decimals, x);
+            else
+                text_add(t, number_format_digits(x, c->digits ? c->digits : 4, number));
+        }
         text_add(t, " |");
     }
     text_add(t, "\n");
@@ -95,7 +103,7 @@ static void table_of_group(Text *t, const Group *g, const Column *columns, size_
 static const char *status_text(const json_t *item)
 {
     const char *status = record_string(item, "status");
-    return strcmp(status, "oom") == 0 ? "out of memory" : status;
+    return strcmp(status, "oom") == 0 ? "out\xc2\xa0of\xc2\xa0memory" : status; /* no-break spaces: a narrow column */
 }
 
 static double sem_percent(const json_t *cell)
@@ -123,9 +131,9 @@ void table_speed(Text *t, const Group *g)
         { .title = "step, median (ms)", .path = "step_seconds.median", .scale = 1e3 },
         { .title = "quartile 1 (ms)", .path = "step_seconds.q1", .scale = 1e3 },
         { .title = "quartile 3 (ms)", .path = "step_seconds.q3", .scale = 1e3 },
-        { .title = "std. error (%)", .compute = sem_percent },
+        { .title = "std. error (%)", .digits = 3, .compute = sem_percent },
         { .title = "steps timed", .compute = sample_count },
-        { .title = "of floor (%)", .compute = cell_floor_percent },
+        { .title = "of floor (%)", .digits = 3, .compute = cell_floor_percent },
         { .title = "status", .text = status_text },
     };
     table_of_group(t, g, columns, COUNT_OF(columns));
@@ -137,24 +145,37 @@ static double measured_of_plan(const json_t *cell)
     return planned > 0 ? 100 * record_number(cell, "memory.measured_peak") / planned : (double)NAN;
 }
 
+const char *table_memory_unit(const Group *g)
+{
+    for (size_t i = 0; i < g->count; i++)
+        if (record_number(g->items[i], "memory.planned.total") >= GIB ||
+            record_number(g->items[i], "memory.measured_peak") >= GIB)
+            return "GiB";
+    return "MiB";
+}
+
 void table_memory(Text *t, const Group *g)
 {
-    const double unit = 1 / GIB;
+    bool gib = strcmp(table_memory_unit(g), "GiB") == 0;
+    const double unit = gib ? 1 / GIB : 1 / (1024.0 * 1024.0);
+    const int decimals = gib ? 3 : 2;
     const Column columns[] = {
         CELL_COLUMNS,
-        { .title = "weights", .path = "memory.planned.weights", .scale = unit },
-        { .title = "copies", .path = "memory.planned.copies", .scale = unit },
-        { .title = "gradients", .path = "memory.planned.gradients", .scale = unit },
-        { .title = "optimiser", .path = "memory.planned.optimizer", .scale = unit },
-        { .title = "activations", .path = "memory.planned.activations", .scale = unit },
-        { .title = "workspace", .path = "memory.planned.workspace", .scale = unit },
-        { .title = "input", .path = "memory.planned.input", .scale = unit },
-        { .title = "planned, total", .path = "memory.planned.total", .scale = unit },
-        { .title = "measured peak", .path = "memory.measured_peak", .scale = unit },
+#define BYTES(heading, member) { .title = heading, .path = "memory." member, .scale = unit, .decimals = decimals }
+        BYTES("planned, total", "planned.total"),
+        BYTES("measured peak", "measured_peak"),
         { .title = "measured of planned (%)", .compute = measured_of_plan },
-        { .title = "process peak", .path = "memory.process_peak", .scale = unit },
-        { .title = "activations, lower bound", .path = "memory.planned.activation_lower_bound", .scale = unit },
-        { .title = "activations, no reuse", .path = "memory.planned.activation_naive", .scale = unit },
+        BYTES("process peak", "process_peak"),
+        BYTES("weights", "planned.weights"),
+        BYTES("copies", "planned.copies"),
+        BYTES("gradients", "planned.gradients"),
+        BYTES("optimiser", "planned.optimizer"),
+        BYTES("activations", "planned.activations"),
+        BYTES("workspace", "planned.workspace"),
+        BYTES("input", "planned.input"),
+        BYTES("activations, lower bound", "planned.activation_lower_bound"),
+        BYTES("activations, no reuse", "planned.activation_naive"),
+#undef BYTES
         { .title = "status", .text = status_text },
     };
     table_of_group(t, g, columns, COUNT_OF(columns));
@@ -177,7 +198,7 @@ void table_work(Text *t, const Group *g)
         { .title = "GFLOP/s", .compute = gflops },
         { .title = "step (ms)", .path = "step_seconds.median", .scale = 1e3 },
         { .title = "floor (ms)", .path = "floor_seconds", .scale = 1e3 },
-        { .title = "of floor (%)", .compute = cell_floor_percent },
+        { .title = "of floor (%)", .digits = 3, .compute = cell_floor_percent },
         { .title = "compute (ms)", .path = "profile.compute_seconds", .scale = 1e3 },
         { .title = "copy (ms)", .path = "profile.copy_seconds", .scale = 1e3 },
         { .title = "waiting (ms)", .path = "profile.wait_seconds", .scale = 1e3 },
@@ -209,9 +230,8 @@ static void op_row(Text *t, const char *name, double calls, double seconds, doub
     text_add_markdown(t, name);
     text_add(t, " |");
     for (size_t i = 0; i < COUNT_OF(numbers); i++) {
-        text_add(t, " ");
-        text_add_number(t, numbers[i]);
-        text_add(t, " |");
+        char number[NUMBER_BYTES];
+        text_format(t, " %s |", number_format_digits(numbers[i], i == 2 ? 3 : 4, number));
     }
     text_add(t, "\n");
 }
@@ -298,8 +318,8 @@ void table_trainings(Text *t, const Group *g)
         { .title = "training loss", .compute = final_loss },
         { .title = "samples/s", .path = "throughput", .scale = 1 },
         { .title = "training time (s)", .compute = train_seconds },
-        { .title = "waiting for data (%)", .compute = wait_percent },
-        { .title = "target accuracy (%)", .path = "target_accuracy", .scale = 100 },
+        { .title = "waiting for data (%)", .digits = 3, .compute = wait_percent },
+        { .title = "target accuracy (%)", .digits = 3, .path = "target_accuracy", .scale = 100 },
         { .title = "samples to target", .path = "samples_to_target", .scale = 1 },
         { .title = "time to target (s)", .path = "seconds_to_target", .scale = 1 },
         { .title = "measured peak (GiB)", .path = "memory.measured_peak", .scale = 1 / (1024.0 * 1024.0 * 1024.0) },
@@ -396,6 +416,7 @@ static Status write_claim_tables(const json_t *claim, const char *folder)
         text_add(&md, "\n\n");
         table_claim(&md, table);
         table_claim_csv(&csv, table);
+        md.failed = md.failed || slug.failed; /* the name would be wrong */
         char name[128];
         snprintf(name, sizeof name, "claim-%.80s-%zu.md", text_bytes(&slug), i + 1);
         Status s = text_write_file(&md, folder, name);

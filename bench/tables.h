@@ -10,8 +10,11 @@
 
 /* Markdown tables of one group of cells. */
 void table_speed(Text *t, const Group *g);
-void table_memory(Text *t, const Group *g);
+void table_memory(Text *t, const Group *g); /* in table_memory_unit */
 void table_work(Text *t, const Group *g);
+
+/* "GiB", or "MiB" where the largest cell of a group needs less than one GiB. */
+const char *table_memory_unit(const Group *g);
 
 /* Markdown table of the operations of one cell, slowest first, those of under 0.1 % of the time summed up. */
 void table_ops(Text *t, const json_t *cell);

@@ -184,7 +184,9 @@ static void group_thousands(char *s)
     }
 }
 
-const char *number_format(double x, char out[NUMBER_BYTES])
+const char *number_format(double x, char out[NUMBER_BYTES]) { return number_format_digits(x, 4, out); }
+
+const char *number_format_digits(double x, int digits, char out[NUMBER_BYTES])
 {
     double a = fabs(x);
     if (!isfinite(x)) {
@@ -192,10 +194,12 @@ const char *number_format(double x, char out[NUMBER_BYTES])
     } else if (a == 0) {
         strcpy(out, "0");
     } else if (a < 1e-4 || a >= 1e9) {
-        snprintf(out, NUMBER_BYTES, "%.3g", x);
+        snprintf(out, NUMBER_BYTES, "%.*g", digits < 3 ? digits : 3, x);
     } else {
-        int magnitude = (int)floor(log10(a));
-        int decimals = magnitude >= 3 ? 0 : 3 - magnitude;
+        char power[NUMBER_BYTES];
+        snprintf(power, sizeof power, "%.*e", digits - 1, x); /* the exponent after rounding: 999.96 becomes 1,000 */
+        int magnitude = atoi(strchr(power, 'e') + 1);
+        int decimals = magnitude >= digits - 1 ? 0 : digits - 1 - magnitude;
         snprintf(out, NUMBER_BYTES, "%.*f", decimals, x);
         if (strchr(out, '.') && x == floor(x)) /* whole numbers stay whole: 32, not 32.00 */
             snprintf(out, NUMBER_BYTES, "%.0f", x);
@@ -233,8 +237,8 @@ Status text_write_file(const Text *t, const char *folder, const char *name)
 {
     if (t->failed)
         return status_error(STATUS_OOM, "out of memory while composing %s", name);
-    char path[PATH_BYTES], temporary[PATH_BYTES];
-    TRY(path_join(path, sizeof path - 32, folder, name));
+    char path[PATH_BYTES], temporary[PATH_BYTES + 32];
+    TRY(path_join(path, sizeof path, folder, name));
     snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
     FILE *f = fopen(temporary, "wb");
     if (!f)

@@ -39,6 +39,7 @@ enum { NUMBER_BYTES = 40 };
 /* A number for people into out: four significant digits, thousands grouped, powers of ten outside 1e-4..1e9;
  * an en dash when it is not finite. Returns out. */
 const char *number_format(double x, char out[NUMBER_BYTES]);
+const char *number_format_digits(double x, int digits, char out[NUMBER_BYTES]);
 
 /* Copy into a fixed buffer; what does not fit is cut between UTF-8 characters and ends in an ellipsis. */
 void text_copy(char *out, size_t size, const char *s);

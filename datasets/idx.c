@@ -62,7 +62,7 @@ static Status gunzip_open(Gunzip *g, const char *path)
 {
     memset(g, 0, sizeof *g);
     g->path = dataset_shown_path(path);
-    g->file = open(path, O_RDONLY | O_CLOEXEC);
+    g->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hang it */
     if (g->file < 0)
         return dataset_file_error(path, errno);
     g->z.zalloc = allocate_for_zlib;

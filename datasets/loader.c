@@ -61,14 +61,23 @@ typedef struct Claim {
 
 /* ---- augmentation ---- */
 
-/* Row y of the shifted image: columns shift_x further right in `row`, zeros where that is outside. */
-static void shift_row(const uint8_t *row, int64_t size, int64_t shift_x, bool flip, uint8_t *out)
+/* One row of `size` pixels moved to the left by shift (to the right if negative), zeros moving in. */
+static void shift_row(const uint8_t *in, int64_t size, int64_t shift, uint8_t *out)
 {
-    for (int64_t x = 0; x < size; x++) {
-        int64_t from = (flip ? size - 1 - x : x) + shift_x;
-        bool inside = row && from >= 0 && from < size;
-        for (int c = 0; c < 3; c++)
-            out[3 * x + c] = inside ? row[3 * from + c] : 0;
+    int64_t cut = shift > 0 ? shift : 0, gap = shift < 0 ? -shift : 0, kept = size - cut - gap;
+    memset(out, 0, (size_t)gap * 3);
+    memcpy(out + 3 * gap, in + 3 * cut, (size_t)kept * 3);
+    memset(out + 3 * (gap + kept), 0, (size_t)cut * 3);
+}
+
+static void mirror_row(uint8_t *row, int64_t size)
+{
+    for (uint8_t *a = row, *b = row + 3 * (size - 1); a < b; a += 3, b -= 3) {
+        for (int c = 0; c < 3; c++) {
+            uint8_t value = a[c];
+            a[c] = b[c];
+            b[c] = value;
+        }
     }
 }
 
@@ -83,8 +92,14 @@ static void augment_image(const Loader *loader, const Claim *claim, const uint8_
     bool flip = loader->ds->source->flip_keeps_label && r.word[2] >> 31;
     for (int64_t y = 0; y < size; y++) {
         int64_t from = y + shift_y;
-        const uint8_t *row = from >= 0 && from < size ? in + from * size * 3 : NULL;
-        shift_row(row, size, shift_x, flip, out + y * size * 3);
+        uint8_t *row = out + y * size * 3;
+        if (from < 0 || from >= size) {
+            memset(row, 0, (size_t)size * 3);
+            continue;
+        }
+        shift_row(in + from * size * 3, size, shift_x, row);
+        if (flip)
+            mirror_row(row, size);
     }
 }
 

@@ -305,7 +305,10 @@ static void what_is_no_image_is_said_to_be_none(void **state)
     expect_bad_image(path, STATUS_INPUT, "JPEG data");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0777), 0);
-    expect_bad_image(path, STATUS_INPUT, "directory");
+    expect_bad_image(path, STATUS_INPUT, "not a regular file");
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(mkfifo(path, 0666), 0); /* nobody will ever write to it */
+    expect_bad_image(path, STATUS_INPUT, "not a regular file");
 }
 
 /* ---- the folder ---- */

@@ -211,12 +211,69 @@ static void test_infer_errors_pass_through(void **state)
     assert_null(c);
 }
 
+/* ---- failing allocations: the runner and the reference end in STATUS_OOM; the sanitizer build sees any leak ---- */
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__real_realloc(void *p, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+
+static long allocations_left = -1; /* < 0: no limit. A wrapped malloc has no context to keep it in. */
+
+static bool may_allocate(void)
+{
+    return allocations_left < 0 || allocations_left-- > 0;
+}
+
+void *__wrap_malloc(size_t size) { return may_allocate() ? __real_malloc(size) : NULL; }
+void *__wrap_calloc(size_t count, size_t size) { return may_allocate() ? __real_calloc(count, size) : NULL; }
+void *__wrap_realloc(void *p, size_t size) { return may_allocate() ? __real_realloc(p, size) : NULL; }
+
+static Status whole_case(void)
+{
+    Backend *be;
+    OpCase *c;
+    OpResult result;
+    Tensor x = tensor_act(DTYPE_F32, 1, 3, 3, 2), v = tensor_1d(DTYPE_F32, 2), bit = x;
+    bit.dtype = DTYPE_BIT;
+    const OpDesc op = { .kind = OP_batchnorm_grad, .n_in = 6, .in = { x, x, v, v, v, bit }, .attr = { .relu = true, .eps = 1e-5f } };
+    TRY(ref_backend.open(&(BackendOptions){ .threads = 1 }, &be));
+    Status s = op_case_create(&op, FILL_RANDOM, 2, &c);
+    if (s.code == STATUS_OK) {
+        s = op_case_run(c, be, NULL, &result);
+        if (s.code == STATUS_OK)
+            s = op_case_compare(c, COMPARE_EXACT, &result, &result);
+        op_result_release(&result);
+    }
+    op_case_destroy(c);
+    backend_close(be);
+    return s;
+}
+
+static void test_every_allocation_may_fail(void **state)
+{
+    (void)state;
+    assert_int_equal(whole_case().code, STATUS_OK);
+    Status s;
+    long n = 0;
+    do {
+        allocations_left = n++;
+        s = whole_case();
+        allocations_left = -1;
+        assert_true(s.code == STATUS_OOM || s.code == STATUS_OK);
+    } while (s.code != STATUS_OK);
+    assert_in_range(n, 40, 1000); /* it did count */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_promises_are_checked),
         cmocka_unit_test(test_made_inputs),
         cmocka_unit_test(test_infer_errors_pass_through),
+        cmocka_unit_test(test_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ MeasureOptions measure_from_options(const Options *o)
     return (MeasureOptions){
         .device = o->device, .backend = { .threads = (int)o->threads, .layout = o->layout },
         .exec = { .separate = o->no_planner, .poison = o->poison, .check_nan = o->check_nan },
-        .precision = o->precision, .mem_limit = o->mem_limit, .profile = !o->no_profile, .seed = (uint64_t)o->seed,
+        .precision = o->precision, .mem_limit = o->mem_limit, .profile = !o->no_profile, .primitives = o->primitives, .seed = (uint64_t)o->seed,
     };
 }
 
@@ -134,7 +134,7 @@ static Status write_report(const Runner *r)
 {
     if (r->options->no_report)
         return status_ok();
-    ReportOptions options = { .png = !r->options->no_png };
+    ReportOptions options = { .no_png = r->options->no_png, .quiet = true };
     char path[PATH_BYTES + 16];
     snprintf(path, sizeof path, "%s/record.json", r->dir);
     TRY(report_write(path, r->dir, &options));
@@ -278,6 +278,8 @@ static Status run_cells(Runner *r)
     }
     int count = gbench_run(r->options->json);
     free(runs);
+    if (r->status.code == STATUS_OK && count < 0)
+        return status_error(STATUS_IO, "Google Benchmark could not write its results: see the line above");
     if (count == 0)
         return status_error(STATUS_USAGE, "no cell matches --benchmark_filter: --benchmark_list_tests prints the names");
     return r->status;
@@ -380,7 +382,7 @@ Status run_bench(const Options *o, int argc, char **argv, bool *partial)
     TRY_GOTO(status, work_plan(o, &r.work), out);
     for (int i = 0; i < r.work.cell_count; i++)
         TRY_GOTO(status, net_check(&r.work.cells[i].net), out);
-    if (gbench_lists_only()) {
+    if (gbench_list_only()) {
         status = run_cells(&r);
         goto out;
     }

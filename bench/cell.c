@@ -59,7 +59,7 @@ json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_pe
 json_t *cell_failed(const CellConfig *cell, const Status *why)
 {
     static const char *const members[] = { "effective_batch", "verified", "warmup", "samples", "stop", "throughput",
-                                           "step_seconds", "memory", "work", "floor_seconds", "profile", "flags" };
+                                           "step_seconds", "memory", "work", "floor_seconds", "profile", "primitives", "flags" };
     char name[CELL_NAME_BYTES];
     const char *status = why->code == STATUS_OOM ? "oom" : why->code == STATUS_UNSUPPORTED ? "skipped" : "failed";
     json_t *entry = json_pack("{s:s,s:s,s:s,s:o}", "name", cell_name(cell, name, sizeof name), "status", status, "reason",
@@ -281,7 +281,9 @@ static json_t *flags_json(const Samples *s, double flops, double floor, const Pe
     return flags;
 }
 
-static Status cell_entry(const CellConfig *cell, Bench *b, const MeasureOptions *o, const Samples *s, json_t *profile, json_t **entry)
+/* primitives and profile are taken over. */
+static Status cell_entry(const CellConfig *cell, Bench *b, const MeasureOptions *o, const Samples *s, json_t *profile,
+                         json_t *primitives, json_t **entry)
 {
     char name[CELL_NAME_BYTES];
     const double k = (double)cell->accum;
@@ -292,7 +294,7 @@ static Status cell_entry(const CellConfig *cell, Bench *b, const MeasureOptions 
     double median = stats_median(s->seconds, s->count);
     int64_t effective = cell->accum * cell->net.batch;
     json_t *verified = o->verified ? json_deep_copy(o->verified) : json_null();
-    *entry = json_pack("{s:s,s:s,s:n,s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+    *entry = json_pack("{s:s,s:s,s:n,s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
         "name", cell_name(cell, name, sizeof name), "status", "ok", "reason", "axes", cell_axes(cell),
         "effective_batch", (json_int_t)effective, "verified", verified,
         "warmup", json_pack("{s:i,s:o}", "steps", s->warmup, "first_seconds", record_real(s->first)),
@@ -301,7 +303,7 @@ static Status cell_entry(const CellConfig *cell, Bench *b, const MeasureOptions 
         "memory", memory_json(&b->plan, exec_allocated_peak(b->session.exec), env_process_peak_bytes()),
         "work", json_pack("{s:o,s:o}", "flops", record_real(flops), "bytes", record_real(bytes)),
         "floor_seconds", record_real(floor), "profile", profile ? profile : json_null(),
-        "flags", flags_json(s, flops, floor, &o->peaks, cell->net.amp));
+        "primitives", primitives ? primitives : json_null(), "flags", flags_json(s, flops, floor, &o->peaks, cell->net.amp));
     return *entry ? status_ok() : status_error(STATUS_OOM, "out of memory for the record of a cell");
 }
 
@@ -310,7 +312,7 @@ Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_
     Bench bench;
     MicroBatch data = { NULL, NULL };
     Samples *samples = NULL;
-    json_t *profile = NULL;
+    json_t *profile = NULL, *primitives = NULL;
     Status status;
     *entry = NULL;
     env_process_peak_reset();
@@ -322,8 +324,13 @@ Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_
     TRY_GOTO(status, sample_steps(&bench, &data, cell->accum, options, samples), out);
     if (options->profile)
         TRY_GOTO(status, profile_steps(&bench, &data, cell->accum, options, &profile), out);
-    status = cell_entry(cell, &bench, options, samples, profile, entry);
+    if (options->primitives)
+        TRY_GOTO(status, primitives_time(&bench, cell->accum, &primitives), out);
+    status = cell_entry(cell, &bench, options, samples, profile, primitives, entry);
+    profile = primitives = NULL;
 out:
+    json_decref(profile);
+    json_decref(primitives);
     free(samples);
     cell_batch_free(&data);
     bench_close(&bench);

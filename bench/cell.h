@@ -23,7 +23,7 @@ typedef struct MeasureOptions {
     double         seconds, precision; /* stop rule: standard error / mean under precision, or this long */
     int64_t        steps;              /* > 0: exactly so many timed steps instead */
     int64_t        mem_limit;          /* bytes; 0 = the device's capacity */
-    bool           profile;
+    bool           profile, primitives;
     const char    *trace_path;         /* NULL = none */
     uint64_t       seed;
     Peaks          peaks;
@@ -72,6 +72,10 @@ Status verify_net(const NetConfig *like, const MeasureOptions *options, json_t *
 
 /* Measures the peaks with large matrix products and a large copy; about two seconds. */
 Status peaks_measure(const MeasureOptions *options, Peaks *out);
+
+/* Times every op of a step alone, with cold caches: {"sum_seconds", "ops": [{"op", "calls", "seconds"}]}, the bound that
+ * a step without any overhead between its ops would reach. Values in memory are garbage afterwards. */
+Status primitives_time(Bench *bench, int64_t accum, json_t **out);
 
 /* Shortest time the machine's peaks allow for one run of these nodes: sum over nodes of max(flops / peak of the node's
  * type, bytes / copy bandwidth). NaN without peaks. */

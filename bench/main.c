@@ -150,7 +150,7 @@ static Status run_report(const Options *o)
         snprintf(dir, sizeof dir, "%s", word);
     else
         snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - word) : 1, slash ? word : ".");
-    ReportOptions options = { .png = !o->no_png };
+    ReportOptions options = { .no_png = o->no_png, .quiet = true };
     TRY(report_write(path, dir, &options));
     if (o->json)
         return print_json(json_pack("{s:s}", "report", dir));

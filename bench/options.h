@@ -37,7 +37,7 @@ typedef struct Options {
     bool    no_augment;
     /* measuring */
     const char *preset, *out;
-    bool    resume, no_profile, trace;
+    bool    resume, no_profile, trace, primitives;
     double  cell_seconds, precision;
     int64_t mem_limit;
     /* finding faults */

@@ -1,0 +1,168 @@
+/* pool.c - max pooling and global average pooling, both directions, in any activation layout.
+ *
+ * The index of a maximum is its tap within the window, row-major (row * kernel + column); the first one wins. The gradient
+ * gathers: each input pixel looks at the windows that hold it, so nothing is zeroed or written twice. */
+#include "cpu.h"
+#include "vec.h"
+
+#include <omp.h>
+
+typedef struct PoolJob {
+    const OpAttr *a;
+    ActView x, y; /* x is the op's input or its gradient */
+    const void *in;
+    void       *out;
+    uint8_t    *index;
+} PoolJob;
+
+/* The part of a window at offset o = out * stride - pad that lies inside [0, length): taps [*first, *last). */
+static void window_part(int64_t o, int kernel, int64_t length, int *first, int *last)
+{
+    *first = o < 0 ? (int)-o : 0;
+    *last = o + kernel > length ? (int)(length - o) : kernel;
+}
+
+ALWAYS_INLINE void max_pixel(Dtype t, const PoolJob *j, int64_t image, int64_t p, int64_t q, int block, int lanes)
+{
+    const int64_t h = p * j->a->stride - j->a->pad, w = q * j->a->stride - j->a->pad;
+    int r0, r1, s0, s1;
+    window_part(h, j->a->kernel, j->x.h, &r0, &r1);
+    window_part(w, j->a->kernel, j->x.w, &s0, &s1);
+    VecF best = { 0 };
+    VecI tap = (VecI){ 0 } + (r0 * j->a->kernel + s0);
+    for (int r = r0; r < r1; r++)
+        for (int s = s0; s < s1; s++) {
+            VecF x = vec_load_some(t, j->in, act_index(&j->x, image, (h + r) * j->x.w + w + s, block), lanes);
+            VecI better = (x > best) | (x != x); /* NaN wins: it must not vanish */
+            if (r == r0 && s == s0)
+                better = (VecI){ 0 } - 1;
+            best = (VecF)(((VecI)x & better) | ((VecI)best & ~better));
+            tap = (((VecI){ 0 } + (r * j->a->kernel + s)) & better) | (tap & ~better);
+        }
+    const int64_t e = act_index(&j->y, image, p * j->y.w + q, block);
+    vec_store_some(t, j->out, e, best, lanes);
+    VecB taps = __builtin_convertvector(tap, VecB);
+    memcpy(j->index + e, &taps, (size_t)lanes);
+}
+
+ALWAYS_INLINE void max_rows(Dtype t, bool whole, const PoolJob *j, int64_t first, int64_t last)
+{
+    for (int64_t row = first; row < last; row++)
+        for (int b = 0; b < j->y.blocks; b++)
+            for (int64_t q = 0; q < j->y.w; q++)
+                max_pixel(t, j, row / j->y.h, row % j->y.h, q, b, whole ? LANES : act_lanes(&j->y, b));
+}
+
+/* Outputs whose window holds input i: [*first, *last). */
+static void outputs_of(int64_t i, const OpAttr *a, int64_t outputs, int64_t *first, int64_t *last)
+{
+    int64_t low = i + a->pad - a->kernel + 1;
+    *first = low <= 0 ? 0 : (low + a->stride - 1) / a->stride;
+    *last = (i + a->pad) / a->stride + 1;
+    *last = *last < outputs ? *last : outputs;
+}
+
+ALWAYS_INLINE void max_grad_pixel(Dtype t, const PoolJob *j, int64_t image, int64_t h, int64_t w, int block, int lanes)
+{
+    int64_t p0, p1, q0, q1;
+    outputs_of(h, j->a, j->y.h, &p0, &p1);
+    outputs_of(w, j->a, j->y.w, &q0, &q1);
+    VecF dx = { 0 };
+    for (int64_t p = p0; p < p1; p++)
+        for (int64_t q = q0; q < q1; q++) {
+            const int64_t tap = (h + j->a->pad - p * j->a->stride) * j->a->kernel + w + j->a->pad - q * j->a->stride;
+            const int64_t e = act_index(&j->y, image, p * j->y.w + q, block);
+            VecB taps = { 0 };
+            memcpy(&taps, j->index + e, (size_t)lanes);
+            VecI here = __builtin_convertvector(taps, VecI) == (int32_t)tap;
+            dx += (VecF)((VecI)vec_load_some(t, j->in, e, lanes) & here);
+        }
+    vec_store_some(t, j->out, act_index(&j->x, image, h * j->x.w + w, block), dx, lanes);
+}
+
+ALWAYS_INLINE void max_grad_rows(Dtype t, bool whole, const PoolJob *j, int64_t first, int64_t last)
+{
+    for (int64_t row = first; row < last; row++)
+        for (int b = 0; b < j->x.blocks; b++)
+            for (int64_t w = 0; w < j->x.w; w++)
+                max_grad_pixel(t, j, row / j->x.h, row % j->x.h, w, b, whole ? LANES : act_lanes(&j->x, b));
+}
+
+/* Runs `rows(type, whole, job, first, last)` on every thread with type and whole as constants. */
+#define POOL_PARALLEL(be, job, count, rows, t)                                               \
+    _Pragma("omp parallel num_threads((be)->threads)")                                       \
+    {                                                                                        \
+        int64_t first_, last_;                                                               \
+        thread_share((count), 1, omp_get_thread_num(), omp_get_num_threads(), &first_, &last_); \
+        if ((t) == DTYPE_F32 && (job).x.whole)                                               \
+            rows(DTYPE_F32, true, &(job), first_, last_);                                    \
+        else if ((job).x.whole)                                                              \
+            rows(DTYPE_BF16, true, &(job), first_, last_);                                   \
+        else                                                                                 \
+            rows((t), false, &(job), first_, last_);                                         \
+    }
+
+static Status maxpool_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)
+{
+    (void)state, (void)scratch;
+    const CpuBackend *be = cpu_of(base);
+    PoolJob j = { &op->attr, act_view(be, &op->in[0]), act_view(be, &op->out[0]), buf[0], buf[1], buf[2] };
+    POOL_PARALLEL(be, j, j.y.n * j.y.h, max_rows, op->in[0].dtype)
+    return status_ok();
+}
+
+static Status maxpool_grad_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)
+{
+    (void)state, (void)scratch;
+    const CpuBackend *be = cpu_of(base);
+    PoolJob j = { &op->attr, act_view(be, &op->out[0]), act_view(be, &op->in[0]), buf[0], buf[2], buf[1] };
+    POOL_PARALLEL(be, j, j.x.n * j.x.h, max_grad_rows, op->in[0].dtype)
+    return status_ok();
+}
+
+/* One job item is one channel block of one image: y (N,C) is plain. */
+ALWAYS_INLINE void avg_rows(Dtype t, bool whole, const PoolJob *j, int64_t first, int64_t last)
+{
+    for (int64_t item = first; item < last; item++) {
+        const int64_t image = item / j->x.blocks;
+        const int     b = (int)(item % j->x.blocks), lanes = whole ? LANES : act_lanes(&j->x, b);
+        VecF sum = { 0 };
+        for (int64_t row = 0; row < j->x.image; row++)
+            sum += vec_load_some(t, j->in, act_index(&j->x, image, row, b), lanes);
+        vec_store_some(t, j->out, image * j->x.c + 16 * (int64_t)b, sum / (float)j->x.image, lanes);
+    }
+}
+
+ALWAYS_INLINE void avg_grad_rows(Dtype t, bool whole, const PoolJob *j, int64_t first, int64_t last)
+{
+    for (int64_t item = first; item < last; item++) {
+        const int64_t image = item / j->x.blocks;
+        const int     b = (int)(item % j->x.blocks), lanes = whole ? LANES : act_lanes(&j->x, b);
+        VecF dx = vec_load_some(t, j->in, image * j->x.c + 16 * (int64_t)b, lanes) / (float)j->x.image;
+        for (int64_t row = 0; row < j->x.image; row++)
+            vec_store_some(t, j->out, act_index(&j->x, image, row, b), dx, lanes);
+    }
+}
+
+static Status avgpool_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)
+{
+    (void)state, (void)scratch;
+    const CpuBackend *be = cpu_of(base);
+    PoolJob j = { .a = &op->attr, .x = act_view(be, &op->in[0]), .in = buf[0], .out = buf[1] };
+    POOL_PARALLEL(be, j, j.x.n * j.x.blocks, avg_rows, op->in[0].dtype)
+    return status_ok();
+}
+
+static Status avgpool_grad_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)
+{
+    (void)state, (void)scratch;
+    const CpuBackend *be = cpu_of(base);
+    PoolJob j = { .a = &op->attr, .x = act_view(be, &op->out[0]), .in = buf[0], .out = buf[1] };
+    POOL_PARALLEL(be, j, j.x.n * j.x.blocks, avg_grad_rows, op->in[0].dtype)
+    return status_ok();
+}
+
+const Kernel cpu_maxpool = { .run = maxpool_run };
+const Kernel cpu_maxpool_grad = { .run = maxpool_grad_run };
+const Kernel cpu_avgpool = { .run = avgpool_run };
+const Kernel cpu_avgpool_grad = { .run = avgpool_grad_run };

@@ -122,9 +122,7 @@ void bench_close(Bench *bench)
     memset(bench, 0, sizeof *bench);
 }
 
-/* Random pixels and labels of one micro-batch: speed does not depend on what they show. The caller frees pixels and
- * labels. */
-static Status random_batch(const NetConfig *net, uint64_t seed, MicroBatch *out)
+Status cell_batch_create(const NetConfig *net, uint64_t seed, MicroBatch *out)
 {
     size_t n = (size_t)(net->batch * net->size * net->size * net->channels);
     uint8_t *pixels = malloc(n);
@@ -144,8 +142,14 @@ static Status random_batch(const NetConfig *net, uint64_t seed, MicroBatch *out)
     return status_ok();
 }
 
-/* One update: accum micro-batches, then the optimiser; waits for the device. */
-static Status run_step(Bench *b, const MicroBatch *data, int64_t accum)
+void cell_batch_free(MicroBatch *batch)
+{
+    free((void *)batch->pixels);
+    free((void *)batch->labels);
+    *batch = (MicroBatch){ NULL, NULL };
+}
+
+Status cell_run_step(Bench *b, const MicroBatch *data, int64_t accum)
 {
     TRY(interrupt_check());
     TRY(step_begin(&b->session, accum * b->net.config.batch));
@@ -162,7 +166,7 @@ static Status sample_steps(Bench *b, const MicroBatch *data, int64_t accum, cons
 {
     for (s->warmup = 0; s->warmup < WARMUP_STEPS; s->warmup++) {
         double start = clock_seconds();
-        TRY(run_step(b, data, accum));
+        TRY(cell_run_step(b, data, accum));
         if (s->warmup == 0)
             s->first = clock_seconds() - start;
         StepResult check;
@@ -174,7 +178,7 @@ static Status sample_steps(Bench *b, const MicroBatch *data, int64_t accum, cons
     size_t fixed = o->steps > 0 ? (size_t)(o->steps < MAX_SAMPLES ? o->steps : MAX_SAMPLES) : 0;
     for (s->count = 0; s->count < MAX_SAMPLES && !s->stop;) {
         double start = clock_seconds();
-        TRY(run_step(b, data, accum));
+        TRY(cell_run_step(b, data, accum));
         s->seconds[s->count] = clock_seconds() - start;
         s->load[s->count] = env_load_others(&load);
         s->count++;
@@ -202,7 +206,7 @@ static Status profile_steps(Bench *b, const MicroBatch *data, int64_t accum, con
     Status status = status_ok();
     for (int i = 0; i < PROFILE_STEPS && status.code == STATUS_OK; i++) {
         double copied = b->session.copy_seconds, start = clock_seconds();
-        status = run_step(b, data, accum);
+        status = cell_run_step(b, data, accum);
         double end = clock_seconds();
         profile_note_span(profile, PROFILE_COPY, start, start + (b->session.copy_seconds - copied));
         profile_note_step(profile, start, end);
@@ -313,7 +317,7 @@ Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_
     *entry = NULL;
     env_process_peak_reset();
     TRY_GOTO(status, bench_open(&cell->net, options, &bench), out);
-    TRY_GOTO(status, random_batch(&cell->net, options->seed, &data), out);
+    TRY_GOTO(status, cell_batch_create(&cell->net, options->seed, &data), out);
     samples = calloc(1, sizeof *samples);
     if (!samples)
         TRY_GOTO(status, status_error(STATUS_OOM, "out of memory for the samples of a cell"), out);
@@ -328,8 +332,7 @@ out:
     json_decref(profile);
     json_decref(primitives);
     free(samples);
-    free((void *)data.pixels);
-    free((void *)data.labels);
+    cell_batch_free(&data);
     bench_close(&bench);
     return status;
 }

@@ -51,6 +51,14 @@ void   bench_close(Bench *bench);
 /* Bytes a run may use: the option's limit, or the device's capacity, or what the system has free if that is less. */
 size_t memory_limit(const BackendInfo *info, int64_t option);
 
+/* Random pixels and labels of one micro-batch: speed does not depend on what they show. cell_batch_free takes any state. */
+Status cell_batch_create(const NetConfig *net, uint64_t seed, MicroBatch *out);
+void   cell_batch_free(MicroBatch *batch);
+
+/* One update as it is timed: accum times the same micro-batch, then the optimiser with a small learning rate; waits for
+ * the device. STATUS_INTERRUPTED once a signal has come. */
+Status cell_run_step(Bench *b, const MicroBatch *data, int64_t accum);
+
 /* Times training steps of one cell on generated data and writes its entry for the record. Runs in this process; a cell
  * that cannot run is an error status (the caller turns it into an entry with cell_failed). */
 Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_t **entry);

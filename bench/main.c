@@ -5,6 +5,7 @@
 #include "interrupt.h"
 #include "record.h"
 #include "report.h"
+#include "serve.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -168,6 +169,7 @@ static Status run(const Options *o, int argc, char **argv, bool *partial)
     case COMMAND_PLAN:   return run_plan(o, partial);
     case COMMAND_INFO:   return run_info(o);
     case COMMAND_REPORT: return run_report(o);
+    case COMMAND_SERVE:  return serve_steps(o);
     default:             return status_error(STATUS_USAGE, "no command");
     }
 }

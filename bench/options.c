@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const command_names[COMMAND_COUNT] = { "bench", "train", "plan", "info", "claims", "report" };
+const char *const command_names[COMMAND_COUNT] = { "bench", "train", "plan", "info", "claims", "report", "serve" };
 const char *const schedule_names[SCHEDULE_COUNT + 1] = { "constant", "linear", "cosine", NULL };
 
 static const char *const amp_choices[] = { "off", "bf16", NULL };
@@ -22,6 +22,7 @@ static const char *const command_help[COMMAND_COUNT] = {
     [COMMAND_INFO]   = "what this machine and this build are, and their measured peaks",
     [COMMAND_CLAIMS] = "list the claims, or run some: batchmark claims A1 B2",
     [COMMAND_REPORT] = "tables, charts and report again from a stored record: batchmark report results/<run>",
+    [COMMAND_SERVE]  = "time steps on demand for bench/peers; a line protocol on stdin",
 };
 
 typedef enum OptionType {
@@ -33,8 +34,8 @@ typedef enum OptionType {
 
 enum {
     BENCH = 1 << COMMAND_BENCH, TRAIN = 1 << COMMAND_TRAIN, PLAN = 1 << COMMAND_PLAN, INFO = 1 << COMMAND_INFO,
-    CLAIMS = 1 << COMMAND_CLAIMS, REPORT = 1 << COMMAND_REPORT,
-    RUNS = BENCH | TRAIN | CLAIMS, NET = BENCH | TRAIN | PLAN, ALL = (1 << COMMAND_COUNT) - 1
+    CLAIMS = 1 << COMMAND_CLAIMS, REPORT = 1 << COMMAND_REPORT, SERVE = 1 << COMMAND_SERVE,
+    RUNS = BENCH | TRAIN | CLAIMS, NET = BENCH | TRAIN | PLAN | SERVE, ALL = (1 << COMMAND_COUNT) - 1
 };
 
 typedef struct OptionSpec {
@@ -61,7 +62,7 @@ static const OptionSpec specs[] = {
     { "amp", TYPE_AXIS_CHOICE, AT(amp), NET, 0, 0, amp_choices, NULL, "mixed precision" },
     { "accum", TYPE_AXIS_INT, AT(accum), NET, 1, 65536, NULL, NULL, "micro-batches in one update" },
     { "width", TYPE_REAL, AT(width), NET, 0.01, 16, NULL, "1", "multiplier of every layer's channels" },
-    { "classes", TYPE_INT, AT(classes), BENCH | PLAN, 2, 100000, NULL, "1000", "classes of the output" },
+    { "classes", TYPE_INT, AT(classes), BENCH | PLAN | SERVE, 2, 100000, NULL, "1000", "classes of the output" },
     { "stem", TYPE_CHOICE, AT(stem), NET, 0, 0, stem_choices, "standard", "standard: 7x7/2 and max pool; small: 3x3/1 for small images" },
     { "zero-gamma", TYPE_FLAG, AT(zero_gamma), TRAIN, 0, 0, NULL, NULL, "start the last batch norm of each block at 0" },
     { "momentum", TYPE_REAL, AT(momentum), TRAIN, 0, 0.9999, NULL, "0.9", "SGD momentum" },
@@ -79,7 +80,7 @@ static const OptionSpec specs[] = {
     { "no-augment", TYPE_FLAG, AT(no_augment), TRAIN, 0, 0, NULL, NULL, "no random crop and flip" },
     { "target-acc", TYPE_REAL, AT(target_acc), TRAIN, 0, 100, NULL, "0", "stop at this test accuracy in percent; 0 = run all epochs" },
     { "max-seconds", TYPE_REAL, AT(max_seconds), TRAIN, 0, 1e9, NULL, "0", "stop after so long; 0 = never" },
-    { "seed", TYPE_INT, AT(seed), RUNS, 0, 9e15, NULL, "1", "of weights, order and augmentation" },
+    { "seed", TYPE_INT, AT(seed), RUNS | SERVE, 0, 9e15, NULL, "1", "of weights, order and augmentation" },
 
     { "preset", TYPE_NAME, AT(preset), BENCH | CLAIMS, 0, 0, preset_choices, NULL, "how much to run: smoke (a minute), quick (15 minutes on two cores), full" },
     { "out", TYPE_TEXT, AT(out), RUNS | REPORT, 0, 0, NULL, NULL, "folder of the record; default results/<time>-<host>" },
@@ -89,7 +90,7 @@ static const OptionSpec specs[] = {
     { "no-profile", TYPE_FLAG, AT(no_profile), BENCH, 0, 0, NULL, NULL, "no profiled steps after the timed ones" },
     { "primitives", TYPE_FLAG, AT(primitives), BENCH, 0, 0, NULL, NULL, "also time every op of the step alone, caches cold, and compare the sum" },
     { "trace", TYPE_FLAG, AT(trace), BENCH | TRAIN, 0, 0, NULL, NULL, "write a Chrome trace of the profiled steps" },
-    { "mem-limit", TYPE_BYTES, AT(mem_limit), BENCH | TRAIN | PLAN | CLAIMS, 1, 9e15, NULL, NULL, "capacity to respect, such as 16GiB; default this machine's memory" },
+    { "mem-limit", TYPE_BYTES, AT(mem_limit), BENCH | TRAIN | PLAN | CLAIMS | SERVE, 1, 9e15, NULL, NULL, "capacity to respect, such as 16GiB; default this machine's memory" },
 
     { "print-graph", TYPE_FLAG, AT(print_graph), TRAIN | PLAN, 0, 0, NULL, NULL, "print every node with its shapes" },
     { "check-nan", TYPE_FLAG, AT(check_nan), TRAIN | BENCH, 0, 0, NULL, NULL, "name the first tensor that is not finite" },
@@ -304,7 +305,7 @@ Status options_parse(int argc, char **argv, Options *out)
         if (!strcmp(argv[1], command_names[c]))
             out->command = (Command)c;
     if (out->command == COMMAND_COUNT)
-        return status_error(STATUS_USAGE, "unknown command '%s': use bench, train, plan, info, claims or report", argv[1]);
+        return status_error(STATUS_USAGE, "unknown command '%s': use bench, train, plan, info, claims, report or serve", argv[1]);
     for (int i = 2; i < argc; i++) {
         if (!strncmp(argv[i], "--", 2) && argv[i][2]) {
             TRY(parse_option(argc, argv, &i, out));

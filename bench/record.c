@@ -228,7 +228,7 @@ static Status parse(const char *path, FILE *from, json_t **root)
     if (at.position == 0 && feof(from))
         return wrong(path, "the file is empty");
     bool cut = json_error_code(&at) == json_error_premature_end_of_input;
-    return wrong(path, "%s at line %d, column %d: %s", cut ? "cut short" : "not JSON", at.line, at.column, at.text);
+    return wrong(path, "%s at line %d, column %d: %s", cut ? "cut short" : "not JSON, or cut short", at.line, at.column, at.text);
 }
 
 static Status load_file(const char *path, json_t **root)

@@ -79,12 +79,14 @@ typedef struct KindsStudy {
     size_t     row_count;
 } KindsStudy;
 
+/* Two batches, for the slope; in smoke only the larger one without momentum. */
 static Status measure_kinds(Gather *g)
 {
     static const int64_t batches[] = { 2, 8 };
+    const size_t first_without = gather_is(g->context, "smoke") ? 1 : 0;
     for (int a = 0; a < AMP_COUNT; a++)
         for (int m = 0; m < 2; m++)
-            for (size_t b = 0; b < COUNT_OF(batches); b++) {
+            for (size_t b = m ? first_without : 0; b < COUNT_OF(batches); b++) {
                 NetConfig net = gather_net(g->context);
                 net.amp = (Amp)a;
                 net.batch = batches[b];

@@ -373,25 +373,26 @@ static Status add_charts(json_t *entry, const AccumulationStudy *s)
 static Status conclude(json_t *entry, const Gather *g, const AccumulationStudy *s)
 {
     double plain = 0, low = INFINITY, high = 0, bound = (double)NAN;
-    char sources[96], cost[256], label[96];
+    char sources[160], cost[400], label[96], apart[64];
     for (size_t i = 0; i < s->check_count; i++) {
         plain = fmax(plain, s->checks[i].plain);
         low = fmin(low, s->checks[i].with_norm);
         high = fmax(high, s->checks[i].with_norm);
         bound = s->checks[i].bound;
     }
+    snprintf(apart, sizeof apart, low < high ? "%.2g to %.2g" : "%.2g", low, high);
     snprintf(cost, sizeof cost, "No accumulated cell could be measured.");
     if (s->pair_count) {
         const AccumulationPair *p = &s->pairs[0];
         snprintf(cost, sizeof cost, "%s in %lld micro-batches of %lld takes %.2f x the memory of one micro-batch, %.2f x that of the batch of %lld, "
                  "at %.2f x its speed (%s).", curve_label(&p->small, label, sizeof label), (long long)p->accumulated.accum, (long long)p->small.batch,
                  p->accumulated.measured_peak / p->small.measured_peak, p->accumulated.measured_peak / p->large.measured_peak,
-                 (long long)p->large.batch, p->accumulated.throughput / p->large.throughput, gather_sources(g, sources, sizeof sources));
+                 (long long)p->large.batch, p->accumulated.throughput / p->large.throughput, gather_sources(g, FOR_TIME, sources, sizeof sources));
     }
     return entry_conclude(entry, accumulation_judge(s->checks, s->check_count, s->pairs, s->pair_count), TOLERANCE_TEXT,
         "Without batch norm the gradient is that of the whole batch to rounding (distance %.1e, allowed %.1e); with batch norm it is another "
-        "one, %.2g to %.2g of its length away, since each micro-batch has its own statistics and moves the running ones. %s",
-        plain, bound, low, high, cost);
+        "one (from random weights %s of its length away), since each micro-batch has its own statistics and moves the running ones. %s",
+        plain, bound, apart, cost);
 }
 
 Status claim_a4_accumulation(const ClaimContext *context, json_t *entry)

@@ -125,7 +125,7 @@ static Status add_chart(json_t *entry, const ThumbStudy *s)
 
 static Status conclude(json_t *entry, const Gather *g, const ThumbStudy *s)
 {
-    char ranges[400] = "", sources[96], label[96];
+    char ranges[400] = "", sources[160], label[96];
     size_t decided = 0, inside = 0, good = 0;
     for (size_t i = 0; i < s->curves->count; i++) {
         const ThumbRule *r = &s->rules[i];
@@ -139,7 +139,7 @@ static Status conclude(json_t *entry, const Gather *g, const ThumbStudy *s)
         good += r->inside_good;
     }
     Verdict verdict = rules_of_thumb_judge(s->rules, s->curves->count);
-    gather_sources(g, sources, sizeof sources);
+    gather_sources(g, FOR_TIME, sources, sizeof sources);
     if (verdict == VERDICT_NOT_RUN)
         return entry_conclude(entry, verdict, TOLERANCE_TEXT, "No curve has three batches with one from 32 to 256 among them (%s).", sources);
     return entry_conclude(entry, verdict, TOLERANCE_TEXT,

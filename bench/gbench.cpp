@@ -273,7 +273,7 @@ bool gbench_init(int *argc, char **argv)
 
 bool gbench_user_min_time(void) { return value_of("min_time") != nullptr; }
 
-bool gbench_list_only(void) { return is_on("list_tests"); }
+bool gbench_lists_only(void) { return is_on("list_tests"); }
 
 void gbench_register(const char *name, GbenchFunction *function, void *context)
 {
@@ -295,6 +295,8 @@ int gbench_run(bool quiet)
 }
 
 bool gbench_next(GbenchRun *run) { return !run->skipped && run->state.KeepRunning(); }
+
+int64_t gbench_iterations(const GbenchRun *run) { return run->skipped ? 0 : static_cast<int64_t>(run->state.max_iterations); }
 
 void gbench_seconds(GbenchRun *run, double seconds)
 {

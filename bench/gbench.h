@@ -8,6 +8,7 @@
 #define BATCHMARK_BENCH_GBENCH_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,8 +24,8 @@ bool gbench_init(int *argc, char **argv);
 /* Did the user leave the number of iterations to Google Benchmark? */
 bool gbench_user_min_time(void);
 
-/* Did the user ask for the names only (--benchmark_list_tests)? Then gbench_run prints them and runs nothing. */
-bool gbench_list_only(void);
+/* Was --benchmark_list_tests given? Then gbench_run only prints names. */
+bool gbench_lists_only(void);
 
 /* Registers a cell. Google Benchmark adds "/manual_time" to the name. context must outlive gbench_run. */
 void gbench_register(const char *name, GbenchFunction *function, void *context);
@@ -36,6 +37,7 @@ int gbench_run(bool quiet);
 
 /* Inside a GbenchFunction: */
 bool gbench_next(GbenchRun *run);                                   /* one more iteration wanted? */
+int64_t gbench_iterations(const GbenchRun *run);                    /* how many gbench_next will grant */
 void gbench_seconds(GbenchRun *run, double seconds);                /* the time of this iteration */
 void gbench_counter(GbenchRun *run, const char *name, double value);
 void gbench_label(GbenchRun *run, const char *text);

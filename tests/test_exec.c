@@ -238,6 +238,7 @@ static void a_seed_gives_the_same_start(void **state)
     NetConfig config = tiny_config(1);
     Tiny      t;
     tiny_open(&config, "cpu", NULL, &t);
+    expect_ok(exec_init(t.session.exec, 1));
     uint64_t first = tiny_hash(&t);
     tiny_train(&t, 1, 1, 1);
     assert_true(tiny_hash(&t) != first);

@@ -39,6 +39,7 @@ static void run_cell(GbenchRun *run, void *context)
     int iterations = 0;
     if (cell->skip_before)
         gbench_skip(run, cell->skip_before);
+    int64_t granted = gbench_iterations(run);
     while (gbench_next(run)) {
         iterations++;
         if (cell->skip_inside)
@@ -49,6 +50,8 @@ static void run_cell(GbenchRun *run, void *context)
     gbench_counter(run, "samples_per_s", 1 / cell->seconds); /* NaN for the last */
     gbench_label(run, "stopped by precision");
     fprintf(stderr, "ran %s: %d\n", cell->name, iterations);
+    if (iterations != granted) /* fewer only if it was skipped; then none are granted any more */
+        fprintf(stderr, "granted %lld, afterwards %lld\n", (long long)granted, (long long)gbench_iterations(run));
 }
 
 /* Exit codes: 10 + selected cells, 1 = results not written, 2 = wrong flags. */
@@ -293,6 +296,7 @@ static void with_min_time_the_library_counts_iterations(void **state)
     Output o = run_child(*state, "--child", "--benchmark_min_time=2", "--benchmark_format=json", "--benchmark_filter=batch:[12]", NULL);
     expect_code(&o, 12);
     expect_text(o.err, "min time 1");
+    expect_no_text(o.err, "granted");
     json_t *root = parse(o.out), *one = result(root, "net/batch:1", 0);
     assert_true(json_integer_value(json_object_get(one, "iterations")) >= 8); /* 8 x 0.25 s */
     assert_true(fabs(json_number_value(json_object_get(one, "real_time")) - 250) < 1e-6);

@@ -1,8 +1,8 @@
 /* test_op_case.c - the case runner must catch a kernel that breaks its promises: a backend that is the reference but for
  * one misbehaving op, one test a misbehaviour. */
+#include "fault_alloc.h"
 #include "op_case.h"
 
-#include "fault_alloc.h"
 #include "ref/ref.h"
 
 #include <setjmp.h>
@@ -212,8 +212,7 @@ static void test_infer_errors_pass_through(void **state)
     assert_null(c);
 }
 
-/* ---- failing allocations: the runner and the reference end in STATUS_OOM and leak nothing ---- */
-
+/* The runner and the reference end in STATUS_OOM whichever allocation fails, and leak nothing. */
 static Status whole_case(void *context)
 {
     (void)context;
@@ -239,7 +238,7 @@ static Status whole_case(void *context)
 static void test_every_allocation_may_fail(void **state)
 {
     (void)state;
-    assert_true(fault_alloc_sweep(whole_case, NULL) >= 40); /* it did count */
+    assert_true(fault_alloc_sweep(whole_case, NULL) > 40);
 }
 
 int main(void)

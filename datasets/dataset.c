@@ -209,7 +209,7 @@ Status dataset_file_error(const char *path, int system_error)
     char words[128];
     if (strerror_r(system_error, words, sizeof words) != 0)
         snprintf(words, sizeof words, "error %d", system_error);
-    bool absent = system_error == ENOENT || system_error == ENOTDIR || system_error == EISDIR;
+    bool absent = system_error == ENOENT || system_error == ENOTDIR;
     return status_error(absent ? STATUS_INPUT : STATUS_IO, "%s: %s", dataset_shown_path(path), words);
 }
 

@@ -29,8 +29,8 @@ static Status read_descriptor(int file, const char *path, Bytes *out)
     struct stat info;
     if (fstat(file, &info) != 0)
         return dataset_file_error(path, errno);
-    if (S_ISDIR(info.st_mode))
-        return dataset_file_error(path, EISDIR);
+    if (!S_ISREG(info.st_mode))
+        return status_error(STATUS_INPUT, "%s: not a regular file", dataset_shown_path(path));
     if (info.st_size <= 0 || info.st_size > IMAGE_MAX_BYTES)
         return status_error(STATUS_INPUT, "%s: file size %lld bytes, expected 1..%lld", dataset_shown_path(path),
                             (long long)info.st_size, (long long)IMAGE_MAX_BYTES);
@@ -54,7 +54,7 @@ static Status read_descriptor(int file, const char *path, Bytes *out)
 /* out->data may be set on failure too: the caller frees it either way. */
 static Status read_file(const char *path, Bytes *out)
 {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hang it */
     if (file < 0)
         return dataset_file_error(path, errno);
     Status status = read_descriptor(file, path, out);
@@ -79,8 +79,8 @@ static Status allocate_pixels(const char *kind, int64_t width, int64_t height, I
 
 /* ---- JPEG ---- */
 
-/* libjpeg reports a failure by calling error_exit, which must not return: it jumps back into decode_jpeg. Whatever
- * must survive the jump lives here and not in local variables. */
+/* libjpeg reports a failure by calling error_exit, which must not return: it jumps back into guard_jpeg. Whatever
+ * changes before the jump and is used after it lives here, outside that function's own variables (C11 7.13.2.1). */
 typedef struct JpegReader {
     struct jpeg_decompress_struct jpeg; /* client_data points back here */
     struct jpeg_error_mgr         errors;
@@ -156,7 +156,7 @@ static void read_jpeg_rows(JpegReader *reader, Image *out)
     }
 }
 
-/* Runs under the setjmp of decode_jpeg. */
+/* Runs under the setjmp of guard_jpeg. */
 static Status run_jpeg(JpegReader *reader, const Bytes *file, int64_t size, Image *out)
 {
     struct jpeg_decompress_struct *jpeg = &reader->jpeg;
@@ -180,6 +180,12 @@ static Status run_jpeg(JpegReader *reader, const Bytes *file, int64_t size, Imag
     return status_ok();
 }
 
+static void guard_jpeg(JpegReader *reader, const Bytes *file, int64_t size, Image *out)
+{
+    if (setjmp(reader->failed) == 0)
+        reader->status = run_jpeg(reader, file, size, out);
+}
+
 static Status decode_jpeg(const Bytes *file, int64_t size, Image *out)
 {
     JpegReader reader;
@@ -188,8 +194,7 @@ static Status decode_jpeg(const Bytes *file, int64_t size, Image *out)
     reader.errors.error_exit = fail_jpeg;
     reader.errors.emit_message = hear_jpeg_message;
     reader.jpeg.client_data = &reader;
-    if (setjmp(reader.failed) == 0)
-        reader.status = run_jpeg(&reader, file, size, out);
+    guard_jpeg(&reader, file, size, out);
     jpeg_destroy_decompress(&reader.jpeg);
     free(reader.cmyk_row);
     return reader.status;

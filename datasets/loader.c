@@ -61,14 +61,23 @@ typedef struct Claim {
 
 /* ---- augmentation ---- */
 
-/* Row y of the shifted image: columns shift_x further right in `row`, zeros where that is outside. */
-static void shift_row(const uint8_t *row, int64_t size, int64_t shift_x, bool flip, uint8_t *out)
+/* One row of `size` pixels moved to the left by shift (to the right if negative), zeros moving in. */
+static void shift_row(const uint8_t *in, int64_t size, int64_t shift, uint8_t *out)
 {
-    for (int64_t x = 0; x < size; x++) {
-        int64_t from = (flip ? size - 1 - x : x) + shift_x;
-        bool inside = row && from >= 0 && from < size;
-        for (int c = 0; c < 3; c++)
-            out[3 * x + c] = inside ? row[3 * from + c] : 0;
+    int64_t cut = shift > 0 ? shift : 0, gap = shift < 0 ? -shift : 0, kept = size - cut - gap;
+    memset(out, 0, (size_t)gap * 3);
+    memcpy(out + 3 * gap, in + 3 * cut, (size_t)kept * 3);
+    memset(out + 3 * (gap + kept), 0, (size_t)cut * 3);
+}
+
+static void mirror_row(uint8_t *row, int64_t size)
+{
+    for (uint8_t *a = row, *b = row + 3 * (size - 1); a < b; a += 3, b -= 3) {
+        for (int c = 0; c < 3; c++) {
+            uint8_t value = a[c];
+            a[c] = b[c];
+            b[c] = value;
+        }
     }
 }
 
@@ -83,8 +92,14 @@ static void augment_image(const Loader *loader, const Claim *claim, const uint8_
     bool flip = loader->ds->source->flip_keeps_label && r.word[2] >> 31;
     for (int64_t y = 0; y < size; y++) {
         int64_t from = y + shift_y;
-        const uint8_t *row = from >= 0 && from < size ? in + from * size * 3 : NULL;
-        shift_row(row, size, shift_x, flip, out + y * size * 3);
+        uint8_t *row = out + y * size * 3;
+        if (from < 0 || from >= size) {
+            memset(row, 0, (size_t)size * 3);
+            continue;
+        }
+        shift_row(in + from * size * 3, size, shift_x, row);
+        if (flip)
+            mirror_row(row, size);
     }
 }
 
@@ -198,13 +213,18 @@ static Status check_config(const Dataset *ds, const LoaderConfig *config)
     return status_ok();
 }
 
+static Status no_memory(int64_t batch, int64_t count)
+{
+    return status_error(STATUS_OOM, "batch size %" PRId64 ": no memory for %" PRId64 " batches of it", batch, count);
+}
+
 static Status allocate_slots(Loader *loader)
 {
     int64_t batch = loader->config.batch, count = loader->slot_count;
     size_t workers = loader->config.threads ? (size_t)loader->config.threads : 1;
     size_t most = SIZE_MAX / 2 / loader->image_bytes;
     if ((size_t)batch > most / (size_t)count)
-        return status_error(STATUS_OOM, "batch size %" PRId64 ": no memory for %" PRId64 " batches of it", batch, count);
+        return no_memory(batch, count);
     loader->slots = calloc((size_t)count, sizeof *loader->slots);
     loader->pixels = malloc((size_t)count * (size_t)batch * loader->image_bytes);
     loader->labels = malloc((size_t)count * (size_t)batch * sizeof *loader->labels);
@@ -215,7 +235,7 @@ static Status allocate_slots(Loader *loader)
         loader->order = malloc((size_t)loader->samples * sizeof *loader->order);
     if (!loader->slots || !loader->pixels || !loader->labels || !loader->workers ||
         (loader->config.augment && !loader->scratch) || (loader->config.shuffle && !loader->order))
-        return status_error(STATUS_OOM, "batch size %" PRId64 ": no memory for %" PRId64 " batches of it", batch, count);
+        return no_memory(batch, count);
 
     for (int64_t i = 0; i < count; i++) {
         loader->slots[i].batch.size = batch;

@@ -25,6 +25,11 @@ static void axis_free(Axis *axis)
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
+static int64_t triangle(int64_t reach, int64_t distance)
+{
+    return max64(0, reach - llabs(distance));
+}
+
 /* Triangle of half-width max(1, in / scaled) source pixels around the centre (i + 1/2) * in / scaled of output
  * pixel i, cut at the border and normalised. Rounding goes through the running sum, so the total is exact. */
 static void fill_weights(int64_t in, int64_t scaled, int64_t i, int64_t taps, int64_t *first, int32_t *weight)
@@ -35,17 +40,14 @@ static void fill_weights(int64_t in, int64_t scaled, int64_t i, int64_t taps, in
     *first = max64(0, min64(lowest, in - taps));
 
     int64_t total = 0;
-    for (int64_t pass = 0; pass < 2; pass++) {
-        int64_t sum = 0;
-        for (int64_t t = 0; t < taps; t++) {
-            int64_t distance = llabs((2 * (*first + t) + 1) * scaled - centre);
-            int64_t before = sum;
-            sum += max64(0, reach - distance);
-            if (pass == 1)
-                weight[t] = (int32_t)(((sum << WEIGHT_BITS) + total / 2) / total -
-                                      ((before << WEIGHT_BITS) + total / 2) / total);
-        }
-        total = sum;
+    for (int64_t t = 0; t < taps; t++)
+        total += triangle(reach, (2 * (*first + t) + 1) * scaled - centre);
+    int64_t sum = 0, placed = 0;
+    for (int64_t t = 0; t < taps; t++) {
+        sum += triangle(reach, (2 * (*first + t) + 1) * scaled - centre);
+        int64_t upto = ((sum << WEIGHT_BITS) + total / 2) / total;
+        weight[t] = (int32_t)(upto - placed);
+        placed = upto;
     }
 }
 

@@ -171,8 +171,8 @@ static int stripe_at(const Scene *scene, int32_t x, int32_t y)
     int64_t v = (dy * scene->axis_x - dx * scene->axis_y) / (1 << DIRECTION_BITS);
     if (!figure_holds(scene->figure, scene->radius, u, v))
         return -1;
-    int64_t along = (dx * scene->normal_x + dy * scene->normal_y) / (1 << DIRECTION_BITS);
-    int64_t place = (along + scene->phase) % scene->period;
+    int32_t along = (int32_t)((dx * scene->normal_x + dy * scene->normal_y) / (1 << DIRECTION_BITS));
+    int32_t place = (along + scene->phase) % scene->period;
     if (place < 0)
         place += scene->period;
     return 2 * place < scene->period ? 0 : 1;
@@ -183,19 +183,26 @@ static uint8_t clamp_byte(int32_t value)
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* One pixel, from 2 x 2 points inside it. */
-static void draw_pixel(const Scene *scene, int64_t size, int64_t px, int64_t py, uint8_t *rgb)
+/* Where the lines are that divide a side of `size` pixels into 4 * size parts. */
+static int32_t quarter(int64_t k, int64_t step)
+{
+    return (int32_t)((k * step) >> 16);
+}
+
+/* One pixel, from 2 x 2 points inside it. step: a quarter of a pixel, in 1/65536 of the unit. */
+static void draw_pixel(const Scene *scene, int64_t step, int64_t px, int64_t py, uint8_t *rgb)
 {
     int hits[2] = { 0, 0 };
-    for (int sub = 0; sub < 4; sub++) {
-        int32_t x = (int32_t)((4 * px + 1 + 2 * (sub & 1)) * UNIT / (4 * size));
-        int32_t y = (int32_t)((4 * py + 1 + 2 * (sub >> 1)) * UNIT / (4 * size));
-        int stripe = stripe_at(scene, x, y);
+    int32_t x = quarter(4 * px + 2, step), y = quarter(4 * py + 2, step);
+    int64_t dx = x - scene->x, dy = y - scene->y, far = scene->radius + quarter(4, step);
+    for (int sub = 0; sub < 4 && dx * dx + dy * dy < far * far; sub++) {
+        int stripe = stripe_at(scene, quarter(4 * px + 1 + 2 * (sub & 1), step),
+                               quarter(4 * py + 1 + 2 * (sub >> 1), step));
         if (stripe >= 0)
             hits[stripe]++;
     }
-    int32_t x = (int32_t)((2 * px + 1) * UNIT / (2 * size)), y = (int32_t)((2 * py + 1) * UNIT / (2 * size));
-    int32_t noise = 2 * blend_noise(scene->noise, COARSE, x, y) + blend_noise(scene->noise + COARSE_CORNERS, FINE, x, y);
+    int32_t noise = 2 * blend_noise(scene->noise, COARSE, x, y) +
+                    blend_noise(scene->noise + COARSE_CORNERS, FINE, x, y);
     int32_t wave = (noise - 3 * 128) * scene->amplitude / 192; /* -2 * amplitude .. 2 * amplitude */
     for (int c = 0; c < 3; c++) {
         int32_t sum = (4 - hits[0] - hits[1]) * (scene->ground[c] + wave) + hits[0] * scene->stripe[0][c] +
@@ -238,9 +245,10 @@ static Status shapes_read(const void *state, Split split, int64_t index, int64_t
 {
     Scene scene;
     draw_scene(state, split, index, &scene, label);
+    int64_t step = ((int64_t)UNIT << 16) / (4 * size);
     for (int64_t y = 0; y < size; y++)
         for (int64_t x = 0; x < size; x++)
-            draw_pixel(&scene, size, x, y, pixels + 3 * (y * size + x));
+            draw_pixel(&scene, step, x, y, pixels + 3 * (y * size + x));
     return status_ok();
 }
 

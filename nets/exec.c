@@ -311,6 +311,16 @@ Status exec_run(Exec *ex, Segment segment)
     return status_ok();
 }
 
+const OpDesc *exec_op(const Exec *ex, int node)
+{
+    return ex->layout.idle[node] ? NULL : &ex->layout.op[node];
+}
+
+Status exec_run_node(Exec *ex, int node)
+{
+    return run_node(ex, node);
+}
+
 Status exec_refresh_copies(Exec *ex)
 {
     for (int i = 0; i < ex->graph->node_count; i++)

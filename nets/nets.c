@@ -122,19 +122,30 @@ static void append_all(Net *net, const NetKind *kind)
     copies_append(g);
 }
 
+static const NetKind *find_kind(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(kinds); i++)
+        if (name && !strcmp(name, kinds[i].name))
+            return &kinds[i];
+    return NULL;
+}
+
+Status net_check(const NetConfig *config)
+{
+    const NetKind *kind = find_kind(config->net);
+    if (!kind)
+        return status_error(STATUS_USAGE, "there is no net '%s': use one of %s", config->net ? config->net : "", net_names());
+    TRY(check_config(config));
+    return kind->check(config);
+}
+
 Status net_build(const NetConfig *config, Net *out)
 {
     *out = (Net){ .config = *config, .image = NO_VALUE, .labels = NO_VALUE, .scale = NO_VALUE, .hyper = NO_VALUE,
                   .metrics = NO_VALUE, .norm2 = NO_VALUE, .eval_metrics = NO_VALUE, .logits = NO_VALUE };
-    const NetKind *kind = NULL;
-    for (size_t i = 0; i < COUNT_OF(kinds); i++)
-        if (config->net && !strcmp(config->net, kinds[i].name))
-            kind = &kinds[i];
-    if (!kind)
-        return status_error(STATUS_USAGE, "there is no net '%s': use one of %s", config->net ? config->net : "", net_names());
+    TRY(net_check(config));
+    const NetKind *kind = find_kind(config->net);
     out->config.net = kind->name;
-    TRY(check_config(config));
-    TRY(kind->check(config));
 
     TRY(graph_create(&out->graph));
     append_all(out, kind);

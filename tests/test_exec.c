@@ -202,7 +202,7 @@ static void an_activation_lives_in_one_segment(void **state)
 static uint64_t hash_after_training(NetConfig config, ExecOptions options)
 {
     Tiny t;
-    tiny_open(&config, "cpu", &options, &t);
+    tiny_open(&config, "cpu/2", &options, &t);
     tiny_train(&t, 2, config.accumulate ? 2 : 1, 1);
     uint64_t hash = tiny_hash(&t);
     tiny_close(&t);

@@ -68,8 +68,8 @@ static void compare_with_reference(NetConfig config, Limits limits)
     TinyData   data = tiny_data(&config, 1);
     MicroBatch batch = tiny_batch(&data, &config, 0);
     config.eval = true;
-    tiny_open(&config, "cpu", NULL, &cpu);
-    tiny_open(&config, "ref", NULL, &ref);
+    tiny_open(&config, "cpu/2", NULL, &cpu);
+    tiny_open(&config, "ref/2", NULL, &ref);
     assert_true(tiny_hash(&cpu) == tiny_hash(&ref)); /* both start from the same weights */
 
     run_window(&cpu, &data, 0, 1, config.batch);

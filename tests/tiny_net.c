@@ -9,6 +9,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,9 +29,12 @@ void expect_error(Status s, StatusCode code, const char *word)
 
 Backend *tiny_backend(const char *name)
 {
+    char           device[16];
     Backend       *be = NULL;
-    BackendOptions options = { .threads = 2 };
-    expect_ok(strcmp(name, "ref") ? backend_open(name, &options, &be) : ref_backend.open(&options, &be));
+    const char    *slash = strchr(name, '/');
+    BackendOptions options = { .threads = slash ? atoi(slash + 1) : 1 };
+    snprintf(device, sizeof device, "%.*s", (int)strcspn(name, "/"), name);
+    expect_ok(strcmp(device, "ref") ? backend_open(device, &options, &be) : ref_backend.open(&options, &be));
     return be;
 }
 

@@ -12,7 +12,8 @@ void expect_ok(Status s);
 /* Fails the test unless the status has this code and its text holds the word. */
 void expect_error(Status s, StatusCode code, const char *word);
 
-/* "ref" or a name that backend_open knows, with two threads. */
+/* "ref" or a name that backend_open knows; one thread, or as many as stand behind a slash: "cpu/2". (With more threads than
+ * free cores every parallel loop waits for the scheduler: on a busy machine a small net is ten times slower.) */
 Backend *tiny_backend(const char *name);
 
 /* resnet50 of width 1/8 (16 to 256 channels), small stem, 32 pixels, 10 classes; last gammas of blocks 0. */

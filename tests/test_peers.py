@@ -232,12 +232,18 @@ class Driver(unittest.TestCase):
         self.assertIsNone(self.record()["cells"][0]["peak_bytes"]["torch"])
 
     def test_an_interrupt_keeps_what_was_finished(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number.name):
+                self.interrupt(number)
+                os.remove(os.path.join(self.out, "peers.json"))
+
+    def interrupt(self, number):
         words = self.command("hangs-in-bf16", "good", "--rounds", "1", "--steps", "1", "--timeout", "60")
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
             deadline = time.monotonic() + 60
             while not os.path.exists(os.path.join(self.out, "peers.json")) and time.monotonic() < deadline:
                 time.sleep(0.05)
-            driver.send_signal(signal.SIGINT)
+            driver.send_signal(number)
             output, errors = driver.communicate(timeout=60)
         self.assertEqual(driver.returncode, 3, errors)
         self.assertIn("interrupted; what was finished is in", errors)

@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import socket
 import statistics
 import sys
@@ -315,6 +316,7 @@ def run(argv):
 
 
 def main():
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the peers are ended, what was finished is shown
     try:
         return run(sys.argv)
     except UsageError as error:

@@ -98,7 +98,7 @@ static const char *missing_word(const json_t *cell)
 /* "No value: bf16, accumulation 4 at batch 64, 128 (out of memory), 256 (skipped)." for the cells of one line. */
 static void note_missing(Chart *c, const Group *g, size_t start, size_t end, const Quantity *q)
 {
-    enum { NOTE_BYTES = 400 };
+    enum { NOTE_BYTES = 240 };
     static const char more[] = "; more in the tables";
     const char *word = NULL;
     for (size_t i = start; i < end; i++) {

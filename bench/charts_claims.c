@@ -76,7 +76,8 @@ static Status draw_claim_chart(const char *id, size_t number, const json_t *char
     text_copy(name, sizeof name, text_bytes(&t));
     snprintf(section, sizeof section, "claims/%.64s", id);
     Text title = { 0 };
-    text_format(&title, "%s: %s", id, record_string(chart, "title") ? record_string(chart, "title") : "");
+    const char *own = record_string(chart, "title");
+    text_format(&title, "%s: %s", id, own ? own : "");
     Chart c;
     chart_start(&c, section, name, text_bytes(&title), record_string(chart, "x"), record_string(chart, "y"));
     c.failed = t.failed || title.failed;

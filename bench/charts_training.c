@@ -111,12 +111,12 @@ static Status draw_curve(const Group *g, size_t number, const Curve *k, ChartSet
 Status charts_draw_trainings(const Group *g, size_t number, ChartSetup *setup)
 {
     static const Curve curves[] = {
-        { "accuracy", "Accuracy by epoch", "epochs", "epoch", "epoch", "accuracy on the test images (%)", "test_accuracy", "train_accuracy", 100,
-          SERIES_BOTH, true },
+        { "accuracy", "Accuracy by epoch", "epochs", "epoch", "epoch", "accuracy on the test images (%)",
+          "test_accuracy", "train_accuracy", 100, SERIES_BOTH, true },
         { "accuracy-time", "Test accuracy by time of training", "epochs", "seconds of training", "seconds",
           "test accuracy (%)", "test_accuracy", NULL, 100, SERIES_BOTH, false },
-        { "loss", "Loss by epoch", "epochs", "epoch", "epoch", "loss on the test images", "test_loss", "train_loss", 1, SERIES_BOTH,
-          true },
+        { "loss", "Loss by epoch", "epochs", "epoch", "epoch", "loss on the test images", "test_loss", "train_loss", 1,
+          SERIES_BOTH, true },
         { "loss-update", "Training loss by update", "curve", "update", "update", "cross-entropy loss", "loss", NULL, 1,
           SERIES_LINE, false },
     };

@@ -294,9 +294,9 @@ int gbench_run(bool quiet)
     return settings().out_of_memory ? say_out_of_memory() : count;
 }
 
-int64_t gbench_iterations(const GbenchRun *run) { return static_cast<int64_t>(run->state.max_iterations); }
-
 bool gbench_next(GbenchRun *run) { return !run->skipped && run->state.KeepRunning(); }
+
+int64_t gbench_iterations(const GbenchRun *run) { return run->skipped ? 0 : static_cast<int64_t>(run->state.max_iterations); }
 
 void gbench_seconds(GbenchRun *run, double seconds)
 {

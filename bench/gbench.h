@@ -24,7 +24,7 @@ bool gbench_init(int *argc, char **argv);
 /* Did the user leave the number of iterations to Google Benchmark? */
 bool gbench_user_min_time(void);
 
-/* Did the user ask for the names only (--benchmark_list_tests)? Then gbench_run prints them and runs nothing. */
+/* Was --benchmark_list_tests given? Then gbench_run only prints names. */
 bool gbench_list_only(void);
 
 /* Registers a cell. Google Benchmark adds "/manual_time" to the name. context must outlive gbench_run. */

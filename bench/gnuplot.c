@@ -14,7 +14,8 @@
 
 #include "child.h"
 
-enum { LOOKS = 8, BARS = 16, WIDTH = 620, HEIGHT = 370, ROW_HEIGHT = 19, TITLE_COLUMNS = 70, NOTE_COLUMNS = 74, GNUPLOT_SECONDS = 60 };
+enum { LOOKS = 8, BARS = 16 };
+enum { WIDTH = 620, HEIGHT = 370, ROW_HEIGHT = 19, TITLE_COLUMNS = 70, NOTE_COLUMNS = 74, GNUPLOT_SECONDS = 60 };
 
 /* The part of a chart that one drawing shows. */
 typedef struct Part {
@@ -294,7 +295,8 @@ static void write_axes(Text *t, const Chart *c, const Part *part, Range x, Range
         text_format(t, "set logscale x %d\n", c->x_scale == AXIS_LOG2 ? 2 : 10);
     if (c->y_scale != AXIS_LINEAR)
         text_format(t, "set logscale y %d\n", c->y_scale == AXIS_LOG2 ? 2 : 10);
-    text_format(t, "set xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\nset format x '%%g'\nset format y '%%g'\n", x.low, x.high, y.low, y.high);
+    text_format(t, "set xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\n", x.low, x.high, y.low, y.high);
+    text_add(t, "set format x '%g'\nset format y '%g'\n");
     if (c->tick_count)
         write_ticks(t, c, part, x);
     else if (c->x_scale != AXIS_LINEAR && any_log_tick(x))
@@ -304,7 +306,8 @@ static void write_axes(Text *t, const Chart *c, const Part *part, Range x, Range
     else if (c->y_scale != AXIS_LINEAR) /* less than a factor of two: a linear rule reads better than one tick */
         text_add(t, "unset logscale y\n");
     if (c->bars)
-        text_format(t, "set xtics rotate by %d right\nset grid noxtics ytics\n", part->bar_to - part->bar_from > 8 ? 90 : 40);
+        text_format(t, "set xtics rotate by %d right\nset grid noxtics ytics\n",
+                    part->bar_to - part->bar_from > 8 ? 90 : 40);
 }
 
 static void write_plot(Text *t, const Chart *c, const Part *part)
@@ -348,7 +351,8 @@ static void write_plot(Text *t, const Chart *c, const Part *part)
         text_add_gnuplot(t, c->dashed_meaning);
     }
     if (has_marks(c, part))
-        text_add(t, ", \\\n     keyentry with points pointtype 2 pointsize 1.1 linewidth 2 linecolor rgb '#444444' title 'no value: see the note'");
+        text_add(t, ", \\\n     keyentry with points pointtype 2 pointsize 1.1 linewidth 2 linecolor rgb '#444444' "
+                    "title 'no value: see the note'");
     text_add(t, "\n");
 }
 
@@ -392,8 +396,9 @@ static void write_script(Text *t, const Chart *c, const Part *part, Range x, Ran
                 part->name, part->name, part->name, part->name, part->name, WIDTH, height);
     text_add(t, text_bytes(&body));
     write_plot(t, c, part);
-    text_format(t, "set output\nif (png) {\n    set terminal pngcairo size %d,%d font chart_font_png linewidth 2 pointscale 2 noenhanced "
-                   "background rgb 'white'\n    set output out.'.png'\n    replot\n    set output\n}\n", 2 * WIDTH, 2 * height);
+    text_format(t, "set output\nif (png) {\n    set terminal pngcairo size %d,%d font chart_font_png linewidth 2 "
+                   "pointscale 2 noenhanced background rgb 'white'\n    set output out.'.png'\n    replot\n"
+                   "    set output\n}\n", 2 * WIDTH, 2 * height);
     t->failed = t->failed || body.failed || title.failed;
     text_free(&title);
     text_free(&body);

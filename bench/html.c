@@ -81,7 +81,8 @@ static Status add_body(Text *out, const char *s, const char *folder)
             text_add(out, "</table></div>");
             s += strlen(table_end);
         } else if (strncmp(s, image, strlen(image)) == 0) {
-            const char *name = s + strlen(image), *name_end = strstr(name, alt), *label = name_end ? name_end + strlen(alt) : NULL;
+            const char *name = s + strlen(image), *name_end = strstr(name, alt);
+            const char *label = name_end ? name_end + strlen(alt) : NULL;
             const char *end = label ? strstr(label, close) : NULL;
             CHECK(end); /* the page writes a chart as a paragraph of its own */
             char path[PATH_BYTES], file[256];

@@ -25,9 +25,10 @@ static void add_missing(Text *t, const json_t *record)
             text_add(t, "| ");
             text_add_markdown(t, record_string(item, "name"));
             text_add(t, " | ");
-            text_add_markdown(t, strcmp(record_string(item, "status"), "oom") == 0 ? "out of memory" : record_string(item, "status"));
+            const char *status = record_string(item, "status"), *reason = record_string(item, "reason");
+            text_add_markdown(t, strcmp(status, "oom") == 0 ? "out of memory" : status);
             text_add(t, " | ");
-            text_add_markdown(t, record_string(item, "reason") ? record_string(item, "reason") : "none given");
+            text_add_markdown(t, reason ? reason : "none given");
             text_add(t, " |\n");
         }
     }

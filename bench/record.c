@@ -218,17 +218,17 @@ static Status parse(const char *path, FILE *from, json_t **root)
 {
     json_error_t at = { .text = "" };
     *root = json_loadf(from, JSON_REJECT_DUPLICATES, &at);
-    if (*root)
-        return status_ok();
     if (ferror(from))
         return whole_file_error("read", path, errno ? errno : EIO);
-    /* jansson calls some failed allocations a syntax error; malloc's own errno tells */
-    if (errno == ENOMEM || json_error_code(&at) == json_error_out_of_memory)
+    /* jansson 2.14 takes some failed allocations for a syntax error and loses letters at others; malloc's errno tells */
+    if (errno == ENOMEM || (!*root && json_error_code(&at) == json_error_out_of_memory))
         return out_of_memory(path);
+    if (*root)
+        return status_ok();
     if (at.position == 0 && feof(from))
         return wrong(path, "the file is empty");
     bool cut = json_error_code(&at) == json_error_premature_end_of_input;
-    return wrong(path, "%s at line %d, column %d: %s", cut ? "cut short" : "not JSON", at.line, at.column, at.text);
+    return wrong(path, "%s at line %d, column %d: %s", cut ? "cut short" : "not JSON, or cut short", at.line, at.column, at.text);
 }
 
 static Status load_file(const char *path, json_t **root)

@@ -38,6 +38,7 @@ typedef struct Column {
     double      scale;
     int         digits;   /* significant; 0: four */
     int         decimals; /* instead, where not 0: this many behind the point */
+    bool        exact;    /* instead: as it was given, 0.05 and not 0.05000 */
     double (*compute)(const json_t *item);
     const char *(*text)(const json_t *item);
 } Column;
@@ -66,6 +67,8 @@ static void table_row(Text *t, const json_t *item, const Column *columns, size_t
             double x = c->compute ? c->compute(item) : record_number(item, c->path) * c->scale;
             if (c->decimals && isfinite(x))
                 text_format(t, "%.*f", c->decimals, x);
+            else if (c->exact && isfinite(x))
+                text_format(t, "%.9g", x);
             else
                 text_add(t, number_format_digits(x, c->digits ? c->digits : 4, number));
         }
@@ -164,7 +167,7 @@ void table_memory(Text *t, const Group *g)
 #define BYTES(heading, member) { .title = heading, .path = "memory." member, .scale = unit, .decimals = decimals }
         BYTES("planned, total", "planned.total"),
         BYTES("measured peak", "measured_peak"),
-        { .title = "measured of planned (%)", .compute = measured_of_plan },
+        { .title = "measured of planned (%)", .digits = 3, .compute = measured_of_plan },
         BYTES("process peak", "process_peak"),
         BYTES("weights", "planned.weights"),
         BYTES("copies", "planned.copies"),
@@ -310,8 +313,8 @@ void table_trainings(Text *t, const Group *g)
     static const Column columns[] = {
         CELL_COLUMNS,
         { .title = "effective batch", .path = "effective_batch", .scale = 1 },
-        { .title = "learning rate", .path = "axes.lr", .scale = 1 },
-        { .title = "seed", .path = "axes.seed", .scale = 1 },
+        { .title = "learning rate", .path = "axes.lr", .scale = 1, .exact = true },
+        { .title = "seed", .path = "axes.seed", .scale = 1, .exact = true },
         { .title = "epochs", .compute = epochs_done },
         { .title = "test accuracy (%)", .compute = final_accuracy },
         { .title = "best (%)", .compute = best_accuracy },
@@ -319,7 +322,7 @@ void table_trainings(Text *t, const Group *g)
         { .title = "samples/s", .path = "throughput", .scale = 1 },
         { .title = "training time (s)", .compute = train_seconds },
         { .title = "waiting for data (%)", .digits = 3, .compute = wait_percent },
-        { .title = "target accuracy (%)", .digits = 3, .path = "target_accuracy", .scale = 100 },
+        { .title = "target accuracy (%)", .path = "target_accuracy", .exact = true, .scale = 100 },
         { .title = "samples to target", .path = "samples_to_target", .scale = 1 },
         { .title = "time to target (s)", .path = "seconds_to_target", .scale = 1 },
         { .title = "measured peak (GiB)", .path = "memory.measured_peak", .scale = 1 / (1024.0 * 1024.0 * 1024.0) },
@@ -353,7 +356,8 @@ static bool numeric_column(const json_t *rows, size_t column)
 
 void table_claim(Text *t, const json_t *table)
 {
-    const json_t *names = record_array(table, "columns"), *units = record_array(table, "units"), *rows = record_array(table, "rows");
+    const json_t *names = record_array(table, "columns"), *units = record_array(table, "units");
+    const json_t *rows = record_array(table, "rows");
     size_t count = json_array_size(names);
     if (!count)
         return;

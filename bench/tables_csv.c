@@ -133,10 +133,12 @@ Status tables_write_csv(const json_t *record, const char *folder)
 
 void table_claim_csv(Text *t, const json_t *table)
 {
-    const json_t *names = record_array(table, "columns"), *units = record_array(table, "units"), *rows = record_array(table, "rows");
+    const json_t *names = record_array(table, "columns"), *units = record_array(table, "units");
+    const json_t *rows = record_array(table, "rows");
     size_t count = json_array_size(names);
     for (size_t i = 0; i < count; i++) {
-        const char *unit = json_string_value(json_array_get(units, i)), *name = json_string_value(json_array_get(names, i));
+        const char *unit = json_string_value(json_array_get(units, i));
+        const char *name = json_string_value(json_array_get(names, i));
         Text heading = { 0 };
         text_add(&heading, name ? name : "");
         if (unit && *unit)

@@ -1,8 +1,8 @@
 /* idx.c - Fashion-MNIST (Xiao et al. 2017, arXiv 1708.07747) from its four gzipped IDX files.
  *
  * The pixels stay in memory as they are in the files, 28 x 28 grey bytes, 55 MB for both splits; a read resizes one
- * of them (image_resize_square: bilinear, or a plain copy at size 28) and repeats it to RGB. Unpacking all four files
- * takes about a third of a second, so there is no cache file on disk: it would save less than it could break.
+ * of them (image_resize_square: bilinear, or a plain copy at size 28) and repeats it to RGB. Opening takes half a
+ * second in all, most of it unpacking, so there is no cache file on disk: it would not pay.
  *
  * IDX (LeCun's MNIST page): big-endian 32-bit magic, whose third byte is the type (8 = unsigned byte) and whose fourth
  * is the number of dimensions, then each dimension as 32 bits, then the data. */
@@ -160,8 +160,8 @@ static Status read_idx_header(Gunzip *g, uint32_t magic, int64_t *count)
     uint32_t found = big_endian(header);
     if (found != magic) {
         bool swapped = found == MAGIC_IMAGES || found == MAGIC_LABELS;
-        return status_error(STATUS_INPUT, "%s: magic 0x%08" PRIX32 ", expected 0x%08" PRIX32 "%s", g->path, found, magic,
-                            swapped ? "; the image and label files are swapped" : "");
+        return status_error(STATUS_INPUT, "%s: magic 0x%08" PRIX32 ", expected 0x%08" PRIX32 "%s", g->path, found,
+                            magic, swapped ? "; the image and label files are swapped" : "");
     }
     uint32_t n = big_endian(header + 4);
     if (n < 1 || n > MAX_COUNT)
@@ -289,7 +289,7 @@ const Source source_fashion_mnist = {
     .name = "fashion-mnist",
     .generator = false,
     .flip_keeps_label = true, /* a mirrored shoe is a shoe */
-    .stats_samples = INT64_MAX, /* all of them, unscaled: exact and still 0.1 s */
+    .stats_samples = INT64_MAX, /* all of them, unscaled: exact, and still quick */
     .stats_size = SIDE,
     .open = fashion_open,
     .close = fashion_close,

@@ -213,13 +213,18 @@ static Status check_config(const Dataset *ds, const LoaderConfig *config)
     return status_ok();
 }
 
+static Status no_memory(int64_t batch, int64_t count)
+{
+    return status_error(STATUS_OOM, "batch size %" PRId64 ": no memory for %" PRId64 " batches of it", batch, count);
+}
+
 static Status allocate_slots(Loader *loader)
 {
     int64_t batch = loader->config.batch, count = loader->slot_count;
     size_t workers = loader->config.threads ? (size_t)loader->config.threads : 1;
     size_t most = SIZE_MAX / 2 / loader->image_bytes;
     if ((size_t)batch > most / (size_t)count)
-        return status_error(STATUS_OOM, "batch size %" PRId64 ": no memory for %" PRId64 " batches of it", batch, count);
+        return no_memory(batch, count);
     loader->slots = calloc((size_t)count, sizeof *loader->slots);
     loader->pixels = malloc((size_t)count * (size_t)batch * loader->image_bytes);
     loader->labels = malloc((size_t)count * (size_t)batch * sizeof *loader->labels);
@@ -230,7 +235,7 @@ static Status allocate_slots(Loader *loader)
         loader->order = malloc((size_t)loader->samples * sizeof *loader->order);
     if (!loader->slots || !loader->pixels || !loader->labels || !loader->workers ||
         (loader->config.augment && !loader->scratch) || (loader->config.shuffle && !loader->order))
-        return status_error(STATUS_OOM, "batch size %" PRId64 ": no memory for %" PRId64 " batches of it", batch, count);
+        return no_memory(batch, count);
 
     for (int64_t i = 0; i < count; i++) {
         loader->slots[i].batch.size = batch;

@@ -196,11 +196,13 @@ static void draw_pixel(const Scene *scene, int64_t step, int64_t px, int64_t py,
     int32_t x = quarter(4 * px + 2, step), y = quarter(4 * py + 2, step);
     int64_t dx = x - scene->x, dy = y - scene->y, far = scene->radius + quarter(4, step);
     for (int sub = 0; sub < 4 && dx * dx + dy * dy < far * far; sub++) {
-        int stripe = stripe_at(scene, quarter(4 * px + 1 + 2 * (sub & 1), step), quarter(4 * py + 1 + 2 * (sub >> 1), step));
+        int stripe = stripe_at(scene, quarter(4 * px + 1 + 2 * (sub & 1), step),
+                               quarter(4 * py + 1 + 2 * (sub >> 1), step));
         if (stripe >= 0)
             hits[stripe]++;
     }
-    int32_t noise = 2 * blend_noise(scene->noise, COARSE, x, y) + blend_noise(scene->noise + COARSE_CORNERS, FINE, x, y);
+    int32_t noise = 2 * blend_noise(scene->noise, COARSE, x, y) +
+                    blend_noise(scene->noise + COARSE_CORNERS, FINE, x, y);
     int32_t wave = (noise - 3 * 128) * scene->amplitude / 192; /* -2 * amplitude .. 2 * amplitude */
     for (int c = 0; c < 3; c++) {
         int32_t sum = (4 - hits[0] - hits[1]) * (scene->ground[c] + wave) + hits[0] * scene->stripe[0][c] +

@@ -3,7 +3,7 @@
  * A kernel may wish a layout of any of its slots (kernels/backend.h). A wish becomes the layout of the value, or of the
  * value that it follows (GraphValue.layout_of: weights and momenta follow the gradient that wgrad writes). A value that
  * nobody has a wish for keeps the layout the graph gave it. `repack` nodes stand where two layouts meet; where it turns
- * out that they do not differ, the copy is the weight itself. */
+ * out that they do not differ, the copy is the weight itself, and two equal copies of one weight are one. */
 #include "layout.h"
 
 #include "plan.h"
@@ -151,18 +151,36 @@ static Status finish_ops(const Graph *g, Backend *be, Layout *l)
     return status_ok();
 }
 
+static bool same_form(const Tensor *a, const Tensor *b)
+{
+    return a->dtype == b->dtype && a->layout == b->layout;
+}
+
+/* What copy i would only repeat: the weight itself or an earlier copy of it; -1 if there is no such value. */
+static int equal_source(const Graph *g, const Layout *l, int i)
+{
+    const GraphNode *n = &g->nodes[i];
+    if (same_form(&l->op[i].in[0], &l->op[i].out[0]))
+        return n->in[0];
+    for (int k = 0; k < i; k++)
+        if (g->nodes[k].op.kind == OP_repack && g->nodes[k].segment == n->segment && g->nodes[k].in[0] == n->in[0]
+            && same_form(&l->op[k].out[0], &l->op[i].out[0]))
+            return l->same_as[g->nodes[k].out[0]];
+    return -1;
+}
+
 static void drop_idle_repacks(const Graph *g, Layout *l)
 {
     for (int i = 0; i < g->node_count; i++) {
-        const OpDesc *op = &l->op[i];
-        int from = g->nodes[i].in[0], to = g->nodes[i].out[0];
-        if (op->kind != OP_repack || g->values[to].kind != MEM_COPY)
+        int to = g->nodes[i].out[0];
+        if (g->nodes[i].op.kind != OP_repack || g->values[to].kind != MEM_COPY)
             continue;
-        if (op->in[0].dtype == op->out[0].dtype && op->in[0].layout == op->out[0].layout) {
-            l->same_as[to] = from;
-            l->idle[i] = true;
-            l->needs[i].scratch = 0;
-        }
+        int from = equal_source(g, l, i);
+        if (from < 0)
+            continue;
+        l->same_as[to] = from;
+        l->idle[i] = true;
+        l->needs[i].scratch = 0;
     }
 }
 

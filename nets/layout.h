@@ -8,10 +8,10 @@
 typedef struct Layout {
     Tensor  *tensor;  /* [values] the graph's tensor with its final layout, spans with their final length */
     size_t  *bytes;   /* [values] physical size */
-    int     *same_as; /* [values] whose memory it uses: itself, or for a copy that needs no change, the weight */
+    int     *same_as; /* [values] whose memory it uses: itself, or for a copy that would be equal, the other value */
     OpDesc  *op;      /* [nodes] with final tensors */
     OpNeeds *needs;   /* [nodes] */
-    bool    *idle;    /* [nodes] nothing to do: a repack into the same type and layout */
+    bool    *idle;    /* [nodes] nothing to do: a repack whose result is there already */
 } Layout;
 
 /* Asks every node's kernel. Errors: two nodes that wish different layouts of one value, named both; a backend that does

@@ -19,11 +19,12 @@ enum { PATH_BYTES = 4096 };
 
 int scratch_setup(void **state)
 {
-    static const char pattern[] = "/tmp/batchmark-test-XXXXXX";
-    char *path = malloc(sizeof pattern);
+    /* in memory where there is such a folder: tests that save a thousand times wait for no disk */
+    const char *pattern = access("/dev/shm", W_OK) == 0 ? "/dev/shm/batchmark-test-XXXXXX" : "/tmp/batchmark-test-XXXXXX";
+    char       *path = malloc(strlen(pattern) + 1);
     if (!path)
         return -1;
-    memcpy(path, pattern, sizeof pattern);
+    strcpy(path, pattern);
     *state = path;
     return mkdtemp(path) ? 0 : -1;
 }

@@ -438,6 +438,30 @@ static void a_flat_folder_is_split_by_seed(void **state)
     assert_memory_not_equal(one, two, sizeof one);
 }
 
+/* Statistics of a large folder come from images all along the list, not from its first class alone. */
+static void statistics_are_spread_over_all_classes(void **state)
+{
+    enum { EACH = 300 };
+    for (int i = 0; i < 2 * EACH; i++) {
+        char name[64], path[SAMPLE_PATH_BYTES];
+        uint8_t rows[8 * 8];
+        memset(rows, i < EACH ? 0 : 250, sizeof rows);
+        snprintf(name, sizeof name, "%s/%d.png", i < EACH ? "dark" : "light", i);
+        sample_write_png(sample_path(path, *state, name), PNG_COLOR_TYPE_GRAY, 8, 8, 8, rows);
+    }
+    Dataset *ds;
+    assert_int_equal(open_folder(*state, 1, &ds).code, STATUS_OK);
+    assert_int_equal(dataset_count(ds, SPLIT_TRAIN), 2 * EACH * 9 / 10);
+    assert_int_equal(dataset_count(ds, SPLIT_TEST), 2 * EACH / 10);
+    float mean[3], deviation[3];
+    dataset_channel_stats(ds, mean, deviation);
+    for (int c = 0; c < 3; c++) {
+        assert_true(mean[c] > 124 / 255.0f && mean[c] < 126 / 255.0f);
+        assert_true(deviation[c] > 124 / 255.0f && deviation[c] < 126 / 255.0f);
+    }
+    dataset_close(ds);
+}
+
 static void a_class_of_one_image_trains_only(void **state)
 {
     add_picture(*state, "a/1.jpg", 1);
@@ -548,6 +572,7 @@ int main(void)
         IN_DIR(train_and_val_trees_are_read_in_sorted_order),
         IN_DIR(a_tree_called_test_will_do),
         IN_DIR(a_flat_folder_is_split_by_seed),
+        IN_DIR(statistics_are_spread_over_all_classes),
         IN_DIR(a_class_of_one_image_trains_only),
         IN_DIR(bad_trees_are_named),
         IN_DIR(a_broken_image_is_named_when_it_is_met),

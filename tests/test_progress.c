@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -63,8 +64,15 @@ static bool print_to_terminal(int columns, Scene *scene, char *text, size_t size
     int before = divert_stderr(terminal);
     scene();
     restore_stderr(before);
-    ssize_t n = read(master, text, size - 1);
-    text[n > 0 ? n : 0] = '\0';
+    size_t        filled = 0;
+    struct pollfd more = { .fd = master, .events = POLLIN };
+    while (filled < size - 1 && poll(&more, 1, 200) == 1) { /* it comes in pieces */
+        ssize_t n = read(master, text + filled, size - 1 - filled);
+        if (n <= 0)
+            break;
+        filled += (size_t)n;
+    }
+    text[filled] = '\0';
     close(terminal);
     close(master);
     return true;

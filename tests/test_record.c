@@ -274,10 +274,10 @@ static void a_cut_record_is_refused_at_any_length(void **state)
 static void other_files_are_refused(void **state)
 {
     refuse_text(*state, "[1, 2]\n", 7, "not a batchmark record");
-    refuse_text(*state, "batch,seconds\n1,2\n", 18, "not JSON at line 1, column");
-    refuse_text(*state, "{\n \"a\": 1,\n \"b\": nan}\n", 23, "not JSON at line 3, column");
+    refuse_text(*state, "batch,seconds\n1,2\n", 18, "not JSON, or cut short at line 1, column");
+    refuse_text(*state, "{\n \"a\": 1,\n \"b\": nan}\n", 23, "not JSON, or cut short at line 3, column");
     refuse_text(*state, "\xff\xd8\xff\xe0", 4, "not JSON");
-    refuse_text(*state, "{} {}", 5, "not JSON at line 1");
+    refuse_text(*state, "{} {}", 5, "not JSON, or cut short at line 1");
     static const char zeros[64];
     refuse_text(*state, zeros, sizeof zeros, "cut short"); /* what a power cut may leave */
 }

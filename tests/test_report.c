@@ -26,6 +26,7 @@
 
 #include "bench/charts.h"
 #include "bench/page.h"
+#include "bench/record.h"
 #include "bench/report.h"
 #include "bench/tables.h"
 #include "fault_alloc.h"
@@ -410,23 +411,24 @@ static void test_wrong_records(void **state)
         text_free(&part);
     }
     text_free(&fixture);
-    rejects(state, "", "not JSON");
+    rejects(state, "", "the file is empty");
     rejects(state, "\x89PNG\r\n", "not JSON");
     rejects(state, "[1, 2]", "not a batchmark record");
     rejects(state, "{\"context\": {}, \"benchmarks\": []}", "not a batchmark record");
-    rejects(state, "{\"format\": 2, \"tool\": {\"name\": \"batchmark\"}}", "format 2, but this build reads format 1");
-    rejects(state, "{\"format\": \"1\", \"tool\": {\"name\": \"batchmark\"}}", "not a batchmark record");
-#define HEAD "{\"format\": 1, \"tool\": {\"name\": \"batchmark\"}, \"run\": {}, \"environment\": {}, "
-    rejects(state, HEAD "\"trainings\": [], \"claims\": []}", "\"cells\" is missing");
+    rejects(state, "{\"format\": 2, \"tool\": {\"name\": \"batchmark\"}}", "the record has format 2, this build reads format 1");
+    rejects(state, "{\"format\": \"1\", \"tool\": {\"name\": \"batchmark\"}}", "format must be the integer 1");
+#define HEAD "{\"format\": 1, \"tool\": {\"name\": \"batchmark\"}, \"run\": {\"id\": \"r\", \"started\": \"s\", " \
+             "\"command\": [], \"options\": {}}, \"environment\": {}, "
+    rejects(state, HEAD "\"trainings\": [], \"claims\": []}", "cells must be an array, but is missing");
     rejects(state, HEAD "\"cells\": [], \"trainings\": [], \"claims\": [{}]}", "claims[0]");
     rejects(state, HEAD "\"cells\": [{\"name\": \"a\", \"status\": \"fine\", \"axes\": {}}], \"trainings\": [], \"claims\": []}",
-            "cells[0].status must be");
+            "cells[0].status is");
     rejects(state, HEAD "\"cells\": [{\"name\": \"a\", \"status\": \"ok\"}], \"trainings\": [], \"claims\": []}", "cells[0].axes");
     rejects(state, HEAD "\"cells\": [1e999], \"trainings\": [], \"claims\": []}", "not JSON");
     char missing[NAME_BYTES], out[NAME_BYTES];
     Status s = report_write(at(state, "none.json", missing), at(state, "never", out), &quiet_svg);
     assert_int_equal(s.code, STATUS_INPUT);
-    assert_non_null(strstr(s.text, "none.json: No such file"));
+    assert_non_null(strstr(s.text, "none.json: there is no such record"));
 }
 
 /* A run that was killed before its first cell, and cells whose members are all of a wrong kind, still give a page. */

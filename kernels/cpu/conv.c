@@ -2,10 +2,10 @@
  *
  * Weights are in the layout that the primitive asks for. A gradient that accumulates is computed into scratch and added,
  * because oneDNN's backward convolutions overwrite. */
+#include "amx_wgrad.h"
 #include "cpu.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct ConvDescs { MemDesc x, w, bias, y; } ConvDescs;
 
@@ -117,6 +117,23 @@ static Status conv_query(Backend *base, const OpDesc *op, OpNeeds *needs)
     return status;
 }
 
+/* The weights' gradient on AMX tiles: own kernel, which adds to dw by itself. */
+static Status amx_wgrad_query(CpuBackend *be, const OpDesc *op, OpNeeds *needs)
+{
+    MemDesc md;
+    TRY(amx_wgrad_desc(op, &md));
+    Status status = cpu_layout_id(be, &op->out[0], md, &needs->out_layout[0]);
+    compat_md_destroy(md);
+    needs->scratch = amx_wgrad_scratch(be, op);
+    return status;
+}
+
+static Status wgrad_query(Backend *base, const OpDesc *op, OpNeeds *needs)
+{
+    CpuBackend *be = cpu_of(base);
+    return amx_wgrad_fits(be, op) ? amx_wgrad_query(be, op, needs) : conv_query(base, op, needs);
+}
+
 static void conv_release(void *state)
 {
     ConvState *s = state;
@@ -189,6 +206,12 @@ static Status conv_run(Backend *be, const OpDesc *op, void *state, void *const *
     return prim_run(cpu_of(be), &((ConvState *)state)->prim, buf, scratch);
 }
 
+static Status wgrad_prepare(Backend *base, const OpDesc *op, void **state)
+{
+    *state = NULL;
+    return amx_wgrad_fits(cpu_of(base), op) ? status_ok() : conv_prepare(base, op, state);
+}
+
 static void add_to(int threads, float *restrict sum, const float *restrict x, int64_t n)
 {
 #pragma omp parallel for simd num_threads(threads) schedule(static)
@@ -200,6 +223,10 @@ static Status wgrad_run(Backend *base, const OpDesc *op, void *state, void *cons
 {
     CpuBackend *be = cpu_of(base);
     ConvState  *s = state;
+    if (!s) {
+        amx_wgrad_run(be, op, buf[0], buf[1], buf[2], scratch);
+        return status_ok();
+    }
     TRY(prim_run(be, &s->prim, buf, scratch));
     if (!op->attr.accumulate)
         return status_ok();
@@ -212,4 +239,4 @@ static Status wgrad_run(Backend *base, const OpDesc *op, void *state, void *cons
 
 const Kernel cpu_conv2d = { conv_query, conv_prepare, conv_run, conv_release };
 const Kernel cpu_conv2d_dgrad = { conv_query, conv_prepare, conv_run, conv_release };
-const Kernel cpu_conv2d_wgrad = { conv_query, conv_prepare, wgrad_run, conv_release };
+const Kernel cpu_conv2d_wgrad = { wgrad_query, wgrad_prepare, wgrad_run, conv_release };

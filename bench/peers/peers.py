@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import socket
 import statistics
 import sys
@@ -29,6 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 DEFAULT_CELLS = "224/1,224/2,224/8,64/8,64/32"
 WARMUP_STEPS = 3
 STEPS_MIN, STEPS_MAX = 2, 200  # timed steps of one block, where not given
+LOAD_DISTURBS = 0.2            # cores busy with something else, as in bench/cell.c
 
 # glibc's malloc without mmap and trimming, on transparent huge pages: 10-15 % for PyTorch, whose tensors come and go in
 # every step. batchmark takes its memory once and runs with malloc as it is.
@@ -129,7 +131,7 @@ def busy_seconds():
 
 
 class LoadMeter:
-    """How many cores all others kept busy while one peer worked."""
+    """What one peer and all others used of the CPU since the meter was made."""
 
     def __init__(self, peer):
         self.peer, self.start = peer, self.now(peer)
@@ -138,9 +140,10 @@ class LoadMeter:
     def now(peer):
         return time.monotonic(), busy_seconds(), peer.cpu_seconds()
 
-    def others(self):
+    def read(self):
+        """(cores that others kept busy, CPU seconds of the peer); None for what is unknown."""
         wall, busy, own = (None if b is None or a is None else b - a for a, b in zip(self.start, self.now(self.peer)))
-        return None if busy is None or own is None or wall <= 0 else max(0.0, (busy - own) / wall)
+        return None if busy is None or own is None or wall <= 0 else max(0.0, (busy - own) / wall), own
 
 
 # ---- one cell ----
@@ -161,29 +164,26 @@ def block_steps(args, seconds_each):
 
 
 def run_block(peer, steps):
-    """The seconds of each step, without the first one, and the load of other processes meanwhile."""
+    """One turn of one peer. Its first step is not counted: it fills the caches and wakes the threads."""
     meter = LoadMeter(peer)
     seconds = peer.run(steps + 1)[1:]
-    return seconds, meter.others()
+    load, cpu = meter.read()
+    return {"seconds": seconds, "load": load, "cpu_seconds": cpu}
 
 
 def measure(peers, args, progress):
     """Warms both up, then lets them take turns; peers: {"torch": Peer, "batchmark": Peer}."""
     warm = {name: peer.run(WARMUP_STEPS)[-1] for name, peer in peers.items()}
     steps = block_steps(args, list(warm.values()))
-    rounds, loads = [], []
+    rounds = []
     for i in range(args.rounds):
         progress(i)
         order = list(peers) if i % 2 == 0 else list(reversed(peers))
-        times, load = {}, {}
-        for name in order:
-            times[name], load[name] = run_block(peers[name], steps)
-        rounds.append(times)
-        loads.append(load)
-    known = [x for load in loads for x in load.values() if x is not None]
+        rounds.append({name: run_block(peers[name], steps) for name in order})
+    known = [block["load"] for blocks in rounds for block in blocks.values() if block["load"] is not None]
     return {
-        **summary.compare(rounds),
-        "rounds": [{"order": list(times), "seconds": times, "load": load} for times, load in zip(rounds, loads)],
+        **summary.compare([{name: block["seconds"] for name, block in blocks.items()} for blocks in rounds]),
+        "rounds": [{"order": list(blocks), **blocks} for blocks in rounds],
         "load": {"median": statistics.median(known) if known else None, "max": max(known) if known else None},
         "peak_bytes": {name: peer.peak_bytes() for name, peer in peers.items()},
     }
@@ -241,12 +241,17 @@ def new_record(args, argv):
     }
 
 
+def disturbance(cell):
+    load = cell["load"]["median"]
+    return "" if load is None or load <= LOAD_DISTURBS else f"; disturbed: others kept {load:.1f} cores busy"
+
+
 def outcome(cell):
     if cell["status"] != "ok":
         return f"{cell['status']}: {cell['reason']}"
     torch, ours, ratio = (cell[key] for key in ("torch_step_seconds", "batchmark_step_seconds", "ratio"))
     return (f"PyTorch {summary.milliseconds(torch)} ms, batchmark {summary.milliseconds(ours)} ms, "
-            f"speed-up {ratio['median']:.2f} x ({ratio['low']:.2f}-{ratio['high']:.2f})")
+            f"speed-up {ratio['median']:.2f} x ({ratio['low']:.2f}-{ratio['high']:.2f}){disturbance(cell)}")
 
 
 def run_cells(args, record, path):
@@ -311,6 +316,7 @@ def run(argv):
 
 
 def main():
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the peers are ended, what was finished is shown
     try:
         return run(sys.argv)
     except UsageError as error:

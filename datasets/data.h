@@ -14,7 +14,7 @@ typedef struct DatasetConfig {
     const char *name;   /* "fashion-mnist", "folder", "shapes": see dataset_names() */
     const char *dir;    /* where its files are; NULL = the set's usual place (folder: required) */
     int64_t     size;   /* height = width of the images handed out, pixels, 8..4096 */
-    uint64_t    seed;   /* generators only: which world is drawn */
+    uint64_t    seed;   /* which world a generator draws, which samples `limit` keeps, how a flat folder is split */
     int64_t     limit;  /* use only the first n samples of each split after a seeded shuffle; 0 = all */
     double      label_noise; /* generators only: share of training AND test labels redrawn at random, 0..1 */
 } DatasetConfig;

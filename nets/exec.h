@@ -48,6 +48,11 @@ Status exec_read(Exec *ex, Value v, void *host);
 /* Runs every node of the segment in order. The first failing node ends it; the status names scope and op. */
 Status exec_run(Exec *ex, Segment segment);
 
+/* For timing ops alone: the op of a node with its settled layouts (NULL if the node does nothing on this backend), and one
+ * run of it on whatever is in memory. */
+const OpDesc *exec_op(const Exec *ex, int node);
+Status exec_run_node(Exec *ex, int node);
+
 const MemPlan *exec_memory(const Exec *ex);
 
 /* High-water mark of what was really allocated for tensors, bytes. */

@@ -31,6 +31,7 @@ typedef enum MemKind {
     MEM_KIND_COUNT
 } MemKind;
 
+extern const char *const segment_names[SEG_COUNT];       /* "begin", "micro", "update", "eval" */
 extern const char *const mem_kind_names[MEM_KIND_COUNT]; /* "weights", "copies", "gradients", "optimizer", ... */
 
 typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM } InitKind;
@@ -91,14 +92,25 @@ Value graph_span(Graph *g, const char *name, int group);
 int   graph_append(Graph *g, OpDesc op, int n_in, const Value *in);
 Value graph_emit(Graph *g, OpDesc op, int n_in, const Value *in);
 
-/* The same with given output values (in-out and persistent outputs) instead of new ones. */
+/* The same with given output values (in-out and persistent outputs) instead of new ones; where out[i] is NO_VALUE a new
+ * one is made. */
 int graph_append_to(Graph *g, OpDesc op, int n_in, const Value *in, int n_out, const Value *out);
 
 Value graph_output(const Graph *g, int node, int slot);
+
+/* Shape and type; of NO_VALUE, after an error, an empty tensor. Valid until the next value is made. */
 const Tensor *graph_tensor(const Graph *g, Value v);
 
-/* Records an error if there is none yet; graph_status returns it. */
+/* The value of that full name, or NO_VALUE. */
+Value graph_find(const Graph *g, const char *name);
+
+/* The input slot in which an op takes the weights it multiplies by, -1 if it has none. An appended op sees a parameter
+ * there in the type of slot 0, its activation; copies_append (optim.h) makes the copy that has this type. */
+int graph_weight_slot(OpKind kind);
+
+/* Records an error if there is none yet, as STATUS_USAGE or with its own code; graph_status returns it. */
 void   graph_fail(Graph *g, const char *format, ...) PRINTF_LIKE(2, 3);
+void   graph_fail_status(Graph *g, Status s);
 Status graph_status(const Graph *g);
 
 bool graph_is_persistent(const GraphValue *v);

@@ -32,6 +32,9 @@ typedef struct NetConfig {
  * ImageNet's mean and deviation. */
 NetConfig net_config_default(void);
 
+/* STATUS_USAGE with what is wrong and what is right; net_build checks the same. */
+Status net_check(const NetConfig *config);
+
 typedef struct Net {
     NetConfig config;
     Graph    *graph;

@@ -1,0 +1,338 @@
+/* cell.c - names and record members of a cell, opening a net on a device, and the timing of its steps. */
+#include "cell.h"
+
+#include "env.h"
+#include "interrupt.h"
+#include "profile.h"
+#include "record.h"
+#include "stats.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WARMUP_STEPS = 2, MIN_SAMPLES = 5, MIN_SAMPLES_LATE = 2, MAX_SAMPLES = 1000, PROFILE_STEPS = 2 };
+static const float MEASURE_LEARNING_RATE = 1e-3f; /* real updates, small enough that random labels do no harm */
+
+const char *cell_name(const CellConfig *cell, char *text, size_t size)
+{
+    const NetConfig *n = &cell->net;
+    char extra[64] = "";
+    if (n->width != 1.0)
+        snprintf(extra, sizeof extra, "/width:%g", n->width);
+    if (n->stem != STEM_STANDARD)
+        snprintf(extra + strlen(extra), sizeof extra - strlen(extra), "/stem:%s", stem_names[n->stem]);
+    snprintf(text, size, "%s/size:%" PRId64 "/batch:%" PRId64 "/amp:%s/accum:%" PRId64 "%s",
+             n->net, n->size, n->batch, amp_names[n->amp], cell->accum, extra);
+    return text;
+}
+
+json_t *cell_axes(const CellConfig *cell)
+{
+    const NetConfig *n = &cell->net;
+    return json_pack("{s:s,s:I,s:I,s:s,s:I,s:f,s:I,s:s}", "net", n->net, "size", (json_int_t)n->size, "batch",
+                     (json_int_t)n->batch, "amp", amp_names[n->amp], "accum", (json_int_t)cell->accum, "width", n->width,
+                     "classes", (json_int_t)n->classes, "stem", stem_names[n->stem]);
+}
+
+static json_t *bytes_or_null(size_t bytes) { return bytes ? json_integer((json_int_t)bytes) : json_null(); }
+
+json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_peak)
+{
+    json_t *planned = json_object();
+    int failed = !planned;
+    for (int k = 0; k < MEM_KIND_COUNT && !failed; k++)
+        failed = json_object_set_new(planned, mem_kind_names[k], json_integer((json_int_t)plan->kind[k]));
+    failed = failed || json_object_set_new(planned, "total", json_integer((json_int_t)plan->total))
+        || json_object_set_new(planned, "activation_lower_bound", json_integer((json_int_t)plan->arena_lower_bound))
+        || json_object_set_new(planned, "activation_naive", json_integer((json_int_t)plan->arena_naive));
+    if (failed) {
+        json_decref(planned);
+        return NULL;
+    }
+    return json_pack("{s:o,s:o,s:o}", "planned", planned, "measured_peak", bytes_or_null(measured_peak), "process_peak",
+                     bytes_or_null(process_peak));
+}
+
+json_t *cell_failed(const CellConfig *cell, const Status *why)
+{
+    static const char *const members[] = { "effective_batch", "verified", "warmup", "samples", "stop", "throughput",
+                                           "step_seconds", "memory", "work", "floor_seconds", "profile", "primitives", "flags" };
+    char name[CELL_NAME_BYTES];
+    const char *status = why->code == STATUS_OOM ? "oom" : why->code == STATUS_UNSUPPORTED ? "skipped" : "failed";
+    json_t *entry = json_pack("{s:s,s:s,s:s,s:o}", "name", cell_name(cell, name, sizeof name), "status", status, "reason",
+                              why->text, "axes", cell_axes(cell));
+    for (size_t i = 0; entry && i < COUNT_OF(members); i++)
+        if (json_object_set_new(entry, members[i], json_null())) {
+            json_decref(entry);
+            return NULL;
+        }
+    return entry;
+}
+
+/* What the kernel could hand out now without swapping, from /proc/meminfo; 0 if unknown. */
+static size_t memory_available(void)
+{
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[128];
+    unsigned long long kib = 0;
+    while (f && !kib && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
+            kib = 0;
+    if (f)
+        fclose(f);
+    return (size_t)kib * 1024;
+}
+
+size_t memory_limit(const BackendInfo *info, int64_t option)
+{
+    if (option)
+        return (size_t)option;
+    size_t available = memory_available();
+    return available && available < info->memory_bytes ? available : info->memory_bytes;
+}
+
+Status bench_open(const NetConfig *net, const MeasureOptions *options, Bench *out)
+{
+    memset(out, 0, sizeof *out);
+    TRY(backend_open(options->device, &options->backend, &out->backend));
+    backend_describe(out->backend, &out->info);
+    if (net->amp == AMP_BF16 && !out->info.fast_bf16)
+        return status_error(STATUS_UNSUPPORTED, "bf16 is not timed here: %s", out->info.bf16_reason);
+    TRY(net_build(net, &out->net));
+    TRY(exec_plan_memory(out->net.graph, out->backend, &options->exec, &out->plan));
+    size_t limit = memory_limit(&out->info, options->mem_limit);
+    if (out->plan.total > limit) {
+        char need[32], have[32];
+        return status_error(STATUS_OOM, "needs %s, the limit is %s", format_bytes((double)out->plan.total, need, sizeof need),
+                            format_bytes((double)limit, have, sizeof have));
+    }
+    out->session.net = &out->net;
+    TRY(exec_create(out->net.graph, out->backend, &options->exec, &out->session.exec));
+    return exec_init(out->session.exec, options->seed);
+}
+
+void bench_close(Bench *bench)
+{
+    exec_destroy(bench->session.exec);
+    net_destroy(&bench->net);
+    backend_close(bench->backend);
+    memset(bench, 0, sizeof *bench);
+}
+
+Status cell_batch_create(const NetConfig *net, uint64_t seed, MicroBatch *out)
+{
+    size_t n = (size_t)(net->batch * net->size * net->size * net->channels);
+    uint8_t *pixels = malloc(n);
+    int32_t *labels = malloc((size_t)net->batch * sizeof *labels);
+    if (!pixels || !labels) {
+        free(pixels);
+        free(labels);
+        return status_error(STATUS_OOM, "out of memory for one generated batch of %zu bytes", n);
+    }
+    for (size_t i = 0; i < n; i += 16) {
+        RngBlock block = rng_block(seed, 1, i);
+        memcpy(pixels + i, block.word, n - i < 16 ? n - i : 16);
+    }
+    for (int64_t i = 0; i < net->batch; i++)
+        labels[i] = (int32_t)rng_below(seed, 2, (uint64_t)i, net->classes);
+    *out = (MicroBatch){ pixels, labels };
+    return status_ok();
+}
+
+void cell_batch_free(MicroBatch *batch)
+{
+    free((void *)batch->pixels);
+    free((void *)batch->labels);
+    *batch = (MicroBatch){ NULL, NULL };
+}
+
+Status cell_run_step(Bench *b, const MicroBatch *data, int64_t accum)
+{
+    TRY(interrupt_check());
+    TRY(step_begin(&b->session, accum * b->net.config.batch));
+    for (int64_t k = 0; k < accum; k++)
+        TRY(step_micro(&b->session, data));
+    TRY(step_update(&b->session, MEASURE_LEARNING_RATE));
+    return backend_sync(b->backend);
+}
+
+typedef struct Samples { double seconds[MAX_SAMPLES], load[MAX_SAMPLES]; size_t count; double first; int warmup; const char *stop; } Samples;
+
+/* Warm up, then sample until the mean is known well enough or the time is up. */
+static Status sample_steps(Bench *b, const MicroBatch *data, int64_t accum, const MeasureOptions *o, Samples *s)
+{
+    for (s->warmup = 0; s->warmup < WARMUP_STEPS; s->warmup++) {
+        double start = clock_seconds();
+        TRY(cell_run_step(b, data, accum));
+        if (s->warmup == 0)
+            s->first = clock_seconds() - start;
+        StepResult check;
+        TRY(step_result(&b->session, &check));
+    }
+    double begin = clock_seconds();
+    EnvLoad load;
+    env_load_start(&load);
+    size_t fixed = o->steps > 0 ? (size_t)(o->steps < MAX_SAMPLES ? o->steps : MAX_SAMPLES) : 0;
+    for (s->count = 0; s->count < MAX_SAMPLES && !s->stop;) {
+        double start = clock_seconds();
+        TRY(cell_run_step(b, data, accum));
+        s->seconds[s->count] = clock_seconds() - start;
+        s->load[s->count] = env_load_others(&load);
+        s->count++;
+        if (fixed) {
+            s->stop = s->count == fixed ? "count" : NULL;
+            continue;
+        }
+        double error = stats_sem(s->seconds, s->count) / stats_mean(s->seconds, s->count);
+        if (s->count >= MIN_SAMPLES && error < o->precision)
+            s->stop = "precision";
+        else if (s->count >= MIN_SAMPLES_LATE && clock_seconds() - begin > o->seconds)
+            s->stop = "time";
+    }
+    if (!s->stop)
+        s->stop = "count";
+    StepResult check;
+    return step_result(&b->session, &check);
+}
+
+static Status profile_steps(Bench *b, const MicroBatch *data, int64_t accum, const MeasureOptions *o, json_t **out)
+{
+    Profile *profile = NULL;
+    TRY(profile_create(b->net.graph, o->trace_path != NULL, &profile));
+    exec_set_clock(b->session.exec, profile_note_node, profile);
+    Status status = status_ok();
+    for (int i = 0; i < PROFILE_STEPS && status.code == STATUS_OK; i++) {
+        double copied = b->session.copy_seconds, start = clock_seconds();
+        status = cell_run_step(b, data, accum);
+        double end = clock_seconds();
+        profile_note_span(profile, PROFILE_COPY, start, start + (b->session.copy_seconds - copied));
+        profile_note_step(profile, start, end);
+    }
+    exec_set_clock(b->session.exec, NULL, NULL);
+    if (status.code == STATUS_OK)
+        status = profile_json(profile, out);
+    if (status.code == STATUS_OK && o->trace_path)
+        status = profile_write_trace(profile, o->trace_path);
+    profile_destroy(profile);
+    return status;
+}
+
+double floor_seconds(const Graph *g, Segment segment, const Peaks *peaks)
+{
+    if (!peaks->copy_bytes || !peaks->f32_flops)
+        return NAN;
+    double sum = 0;
+    for (int i = 0; i < g->node_count; i++) {
+        const GraphNode *node = &g->nodes[i];
+        if (node->segment != segment)
+            continue;
+        OpCost cost = op_cost(&node->op);
+        bool bf16 = node->op.n_in && node->op.in[0].dtype == DTYPE_BF16;
+        double peak = bf16 && peaks->bf16_flops ? peaks->bf16_flops : peaks->f32_flops;
+        sum += fmax(cost.flops / peak, cost.bytes / peaks->copy_bytes);
+    }
+    return sum;
+}
+
+static json_t *samples_json(const Samples *s)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < s->count; i++)
+        if (json_array_append_new(list, json_pack("{s:o,s:o}", "seconds", record_real(s->seconds[i]), "load", record_real(s->load[i])))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *step_seconds_json(const Samples *s)
+{
+    const double *x = s->seconds;
+    size_t n = s->count;
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "median", record_real(stats_median(x, n)), "q1",
+                     record_real(stats_quantile(x, n, 0.25)), "q3", record_real(stats_quantile(x, n, 0.75)), "min",
+                     record_real(stats_quantile(x, n, 0)), "max", record_real(stats_quantile(x, n, 1)), "sem",
+                     record_real(stats_sem(x, n)));
+}
+
+/* Results that cannot be, or that deserve doubt, in words. */
+static json_t *flags_json(const Samples *s, double flops, double floor, const Peaks *peaks, Amp amp)
+{
+    json_t *flags = json_array();
+    double median = stats_median(s->seconds, s->count);
+    double peak = amp == AMP_BF16 && peaks->bf16_flops ? peaks->bf16_flops : peaks->f32_flops;
+    char text[160];
+    if (flags && peak && flops / median > peak) {
+        snprintf(text, sizeof text, "impossible: %.0f GFLOP/s is more than the measured peak of %.0f", flops / median / 1e9, peak / 1e9);
+        json_array_append_new(flags, json_string(text));
+    }
+    if (flags && isfinite(floor) && median < floor) {
+        snprintf(text, sizeof text, "doubtful: faster than the floor of %.4g s, so a measured peak is too low", floor);
+        json_array_append_new(flags, json_string(text));
+    }
+    double load = stats_median(s->load, s->count);
+    if (flags && load > 0.2) {
+        snprintf(text, sizeof text, "disturbed: other processes kept %.1f cores busy", load);
+        json_array_append_new(flags, json_string(text));
+    }
+    return flags;
+}
+
+/* primitives and profile are taken over. */
+static Status cell_entry(const CellConfig *cell, Bench *b, const MeasureOptions *o, const Samples *s, json_t *profile,
+                         json_t *primitives, json_t **entry)
+{
+    char name[CELL_NAME_BYTES];
+    const double k = (double)cell->accum;
+    OpCost begin = graph_cost(b->net.graph, SEG_BEGIN), micro = graph_cost(b->net.graph, SEG_MICRO), update = graph_cost(b->net.graph, SEG_UPDATE);
+    double flops = begin.flops + k * micro.flops + update.flops, bytes = begin.bytes + k * micro.bytes + update.bytes;
+    double floor = floor_seconds(b->net.graph, SEG_BEGIN, &o->peaks) + k * floor_seconds(b->net.graph, SEG_MICRO, &o->peaks)
+        + floor_seconds(b->net.graph, SEG_UPDATE, &o->peaks);
+    double median = stats_median(s->seconds, s->count);
+    int64_t effective = cell->accum * cell->net.batch;
+    json_t *verified = o->verified ? json_deep_copy(o->verified) : json_null();
+    *entry = json_pack("{s:s,s:s,s:n,s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+        "name", cell_name(cell, name, sizeof name), "status", "ok", "reason", "axes", cell_axes(cell),
+        "effective_batch", (json_int_t)effective, "verified", verified,
+        "warmup", json_pack("{s:i,s:o}", "steps", s->warmup, "first_seconds", record_real(s->first)),
+        "samples", samples_json(s), "stop", s->stop, "throughput", record_real((double)effective / median),
+        "step_seconds", step_seconds_json(s),
+        "memory", memory_json(&b->plan, exec_allocated_peak(b->session.exec), env_process_peak_bytes()),
+        "work", json_pack("{s:o,s:o}", "flops", record_real(flops), "bytes", record_real(bytes)),
+        "floor_seconds", record_real(floor), "profile", profile ? profile : json_null(),
+        "primitives", primitives ? primitives : json_null(), "flags", flags_json(s, flops, floor, &o->peaks, cell->net.amp));
+    return *entry ? status_ok() : status_error(STATUS_OOM, "out of memory for the record of a cell");
+}
+
+Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_t **entry)
+{
+    Bench bench;
+    MicroBatch data = { NULL, NULL };
+    Samples *samples = NULL;
+    json_t *profile = NULL, *primitives = NULL;
+    Status status;
+    *entry = NULL;
+    env_process_peak_reset();
+    TRY_GOTO(status, bench_open(&cell->net, options, &bench), out);
+    TRY_GOTO(status, cell_batch_create(&cell->net, options->seed, &data), out);
+    samples = calloc(1, sizeof *samples);
+    if (!samples)
+        TRY_GOTO(status, status_error(STATUS_OOM, "out of memory for the samples of a cell"), out);
+    TRY_GOTO(status, sample_steps(&bench, &data, cell->accum, options, samples), out);
+    if (options->profile)
+        TRY_GOTO(status, profile_steps(&bench, &data, cell->accum, options, &profile), out);
+    if (options->primitives)
+        TRY_GOTO(status, primitives_time(&bench, cell->accum, &primitives), out);
+    status = cell_entry(cell, &bench, options, samples, profile, primitives, entry);
+    profile = primitives = NULL;
+out:
+    json_decref(profile);
+    json_decref(primitives);
+    free(samples);
+    cell_batch_free(&data);
+    bench_close(&bench);
+    return status;
+}

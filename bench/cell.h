@@ -1,0 +1,84 @@
+/* cell.h - one configuration of a sweep: its name, its parts in the record, and how it is measured.
+ *
+ * Shared by the sweep (bench.c), training (train.c), plan and the claims. */
+#ifndef BATCHMARK_BENCH_CELL_H
+#define BATCHMARK_BENCH_CELL_H
+
+#include "../nets/nets.h"
+#include "options.h"
+
+#include <jansson.h>
+
+enum { CELL_NAME_BYTES = 160 };
+
+typedef struct CellConfig { NetConfig net; int64_t accum; } CellConfig;
+
+/* Measured ceilings of this machine; 0 = not measured. */
+typedef struct Peaks { double f32_flops, bf16_flops, copy_bytes; } Peaks;
+
+typedef struct MeasureOptions {
+    const char    *device;
+    BackendOptions backend;
+    ExecOptions    exec;
+    double         seconds, precision; /* stop rule: standard error / mean under precision, or this long */
+    int64_t        steps;              /* > 0: exactly so many timed steps instead */
+    int64_t        mem_limit;          /* bytes; 0 = the device's capacity */
+    bool           profile, primitives;
+    const char    *trace_path;         /* NULL = none */
+    uint64_t       seed;
+    Peaks          peaks;
+    const json_t  *verified;           /* what verify_net found for this kind of net, or NULL */
+} MeasureOptions;
+
+/* "resnet50/size:224/batch:32/amp:bf16/accum:4", with /width: and /stem: where they are not the standard. */
+const char *cell_name(const CellConfig *cell, char *text, size_t size);
+
+/* The "axes" member. NULL if out of memory. */
+json_t *cell_axes(const CellConfig *cell);
+
+/* The "memory" member; 0 = not measured. NULL if out of memory. */
+json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_peak);
+
+/* A net on a device, ready to step; what every command that runs something opens. */
+typedef struct Bench { Backend *backend; BackendInfo info; Net net; MemPlan plan; Session session; } Bench;
+
+/* Opens the device, builds the net, plans its memory and compares that with the limit (STATUS_OOM with both numbers if
+ * it cannot fit; nothing is allocated then), prepares and initialises. bf16 on hardware that only emulates it is
+ * STATUS_UNSUPPORTED with the reason. bench_close may be called in any state after bench_open was tried. */
+Status bench_open(const NetConfig *net, const MeasureOptions *options, Bench *out);
+void   bench_close(Bench *bench);
+
+/* Bytes a run may use: the option's limit, or the device's capacity, or what the system has free if that is less. */
+size_t memory_limit(const BackendInfo *info, int64_t option);
+
+/* Random pixels and labels of one micro-batch: speed does not depend on what they show. cell_batch_free takes any state. */
+Status cell_batch_create(const NetConfig *net, uint64_t seed, MicroBatch *out);
+void   cell_batch_free(MicroBatch *batch);
+
+/* One update as it is timed: accum times the same micro-batch, then the optimiser with a small learning rate; waits for
+ * the device. STATUS_INTERRUPTED once a signal has come. */
+Status cell_run_step(Bench *b, const MicroBatch *data, int64_t accum);
+
+/* Times training steps of one cell on generated data and writes its entry for the record. Runs in this process; a cell
+ * that cannot run is an error status (the caller turns it into an entry with cell_failed). */
+Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_t **entry);
+
+/* The entry of a cell that did not run: status oom, skipped or failed by the code of why. NULL if out of memory. */
+json_t *cell_failed(const CellConfig *cell, const Status *why);
+
+/* Compares loss and every gradient of a small net of this kind (same ops, types and flags; width, size and batch reduced)
+ * with the float64 reference: {"against", "max_error", "bound", ...}. STATUS_NUMERIC if it is too far off. */
+Status verify_net(const NetConfig *like, const MeasureOptions *options, json_t **result);
+
+/* Measures the peaks with large matrix products and a large copy; about two seconds. */
+Status peaks_measure(const MeasureOptions *options, Peaks *out);
+
+/* Times every op of a step alone, with cold caches: {"sum_seconds", "ops": [{"op", "calls", "seconds"}]}, the bound that
+ * a step without any overhead between its ops would reach. Values in memory are garbage afterwards. */
+Status primitives_time(Bench *bench, int64_t accum, json_t **out);
+
+/* Shortest time the machine's peaks allow for one run of these nodes: sum over nodes of max(flops / peak of the node's
+ * type, bytes / copy bandwidth). NaN without peaks. */
+double floor_seconds(const Graph *g, Segment segment, const Peaks *peaks);
+
+#endif

@@ -1,0 +1,25 @@
+/* b16_rules_of_thumb.h - the analysis behind claim B16: pure functions of throughput curves. */
+#ifndef BATCHMARK_BENCH_CLAIMS_B16_RULES_OF_THUMB_H
+#define BATCHMARK_BENCH_CLAIMS_B16_RULES_OF_THUMB_H
+
+#include "curves.h"
+#include "entry.h"
+
+/* What one throughput curve says about the rule "32 to 256" for vision nets. */
+typedef struct ThumbRule {
+    size_t  points;         /* batches with a throughput */
+    double  peak;           /* samples/s */
+    int64_t peak_batch;
+    int64_t first, last;    /* smallest and largest measured batch within 5 % of the peak */
+    size_t  inside;         /* measured batches from 32 to 256 */
+    size_t  inside_good;    /* of these, within 5 % of the peak */
+    bool    decided;        /* at least three batches, one of them from 32 to 256 */
+} ThumbRule;
+
+ThumbRule rules_of_thumb_read(const Curve *curve);
+
+/* Over all curves: NOT_RUN if none is decided; CONTRADICTED if no batch from 32 to 256 is within 5 % of the peak; else
+ * PARTLY: of the three parts of the claim only that on vision nets can be measured yet. */
+Verdict rules_of_thumb_judge(const ThumbRule *rules, size_t count);
+
+#endif

@@ -1,0 +1,54 @@
+/* curves.h - the record's cells as numbers: what the claims analyse. Pure; knows only results/SCHEMA.md.
+ *
+ * A member that is null or missing in the record is NaN here, never 0. */
+#ifndef BATCHMARK_BENCH_CLAIMS_CURVES_H
+#define BATCHMARK_BENCH_CLAIMS_CURVES_H
+
+#include "../../nets/nets.h"
+
+#include <jansson.h>
+
+typedef struct CellPoint {
+    char    net[32], amp[8], stem[16];
+    int64_t size, classes, batch, accum;
+    double  width, momentum;
+    bool    ok;
+    char    reason[96];                    /* why not ok */
+    double  throughput, step_seconds;
+    double  measured_peak, process_peak;   /* bytes: tensors; resident set of the process */
+    double  planned, kind[MEM_KIND_COUNT]; /* bytes */
+} CellPoint;
+
+typedef struct CellPoints { CellPoint *list; size_t count, capacity; } CellPoints;
+
+/* Takes over one cell of the record; cells without usable axes are passed over. momentum is not an axis of the record:
+ * cells of a sweep run at the net's default, the caller says which. A cell of the same axes replaces the earlier one
+ * only if that was not ok. STATUS_OOM. */
+Status points_add(CellPoints *p, const json_t *cell, double momentum);
+
+/* All cells of a record's document (NULL = none). */
+Status points_add_record(CellPoints *p, const json_t *root, double momentum);
+void   points_free(CellPoints *p);
+
+/* The cell of these axes, or NULL. */
+const CellPoint *points_find(const CellPoints *p, const CellPoint *axes);
+
+enum { CURVE_POINTS_MAX = 24, CURVES_MAX = 16 };
+
+/* All cells that differ in batch alone, in order of batch: the ok ones, and how many others there are. */
+typedef struct Curve {
+    CellPoint axes; /* of any of its cells */
+    CellPoint points[CURVE_POINTS_MAX];
+    size_t    count, not_ok;
+    char      reason[96]; /* of the last that is not ok */
+} Curve;
+typedef struct Curves { Curve list[CURVES_MAX]; size_t count; } Curves;
+
+/* Curves without accumulation, largest image first, then as recorded; more than fit are left out. The caller frees *out
+ * with free(). STATUS_OOM. */
+Status curves_collect(const CellPoints *p, Curves **out);
+
+/* "resnet50 224 px fp32", with the width where it is not 1. */
+const char *curve_label(const CellPoint *p, char *text, size_t size);
+
+#endif

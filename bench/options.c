@@ -1,0 +1,410 @@
+/* options.c - the option table and what reads it. To add an option: one member of Options, one row here. */
+#include "options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const command_names[COMMAND_COUNT] = { "bench", "train", "plan", "info", "claims", "report", "serve" };
+const char *const schedule_names[SCHEDULE_COUNT + 1] = { "constant", "linear", "cosine", NULL };
+
+static const char *const amp_choices[] = { "off", "bf16", NULL };
+static const char *const stem_choices[] = { "standard", "small", NULL };
+static const char *const preset_choices[] = { "smoke", "quick", "full", NULL };
+static const char *const layout_choices[] = { "auto", "blocked", "nhwc", NULL };
+
+static const char *const command_help[COMMAND_COUNT] = {
+    [COMMAND_BENCH]  = "sweep batch size, precision and accumulation; write record, tables, charts and report",
+    [COMMAND_TRAIN]  = "train one net on one data set and evaluate it",
+    [COMMAND_PLAN]   = "memory by category, without running anything",
+    [COMMAND_INFO]   = "what this machine and this build are, and their measured peaks",
+    [COMMAND_CLAIMS] = "list the claims, or run some: batchmark claims A1 B2",
+    [COMMAND_REPORT] = "tables, charts and report again from a stored record: batchmark report results/<run>",
+    [COMMAND_SERVE]  = "time steps on demand for bench/peers; a line protocol on stdin",
+};
+
+typedef enum OptionType {
+    TYPE_FLAG, TYPE_INT, TYPE_REAL, TYPE_TEXT, TYPE_BYTES,
+    TYPE_CHOICE,       /* int64_t: index into choices */
+    TYPE_NAME,         /* const char *: one of choices */
+    TYPE_AXIS_INT, TYPE_AXIS_CHOICE
+} OptionType;
+
+enum {
+    BENCH = 1 << COMMAND_BENCH, TRAIN = 1 << COMMAND_TRAIN, PLAN = 1 << COMMAND_PLAN, INFO = 1 << COMMAND_INFO,
+    CLAIMS = 1 << COMMAND_CLAIMS, REPORT = 1 << COMMAND_REPORT, SERVE = 1 << COMMAND_SERVE,
+    RUNS = BENCH | TRAIN | CLAIMS, NET = BENCH | TRAIN | PLAN | SERVE, ALL = (1 << COMMAND_COUNT) - 1
+};
+
+typedef struct OptionSpec {
+    const char *name;
+    OptionType  type;
+    size_t      offset;
+    int         commands;
+    double      low, high;
+    const char *const *choices;
+    const char *initial;      /* parsed like the user's own text; NULL = zero, or not given */
+    const char *help;
+} OptionSpec;
+
+#define AT(member) offsetof(Options, member)
+
+static const OptionSpec specs[] = {
+    { "device", TYPE_TEXT, AT(device), ALL & ~REPORT, 0, 0, NULL, "auto", "auto or cpu" },
+    { "threads", TYPE_INT, AT(threads), ALL & ~REPORT, 0, 4096, NULL, "0", "CPU threads; 0 = every core this process may use" },
+    { "layout", TYPE_NAME, AT(layout), ALL & ~REPORT, 0, 0, layout_choices, "auto", "layout of activations, for experiments" },
+
+    { "net", TYPE_TEXT, AT(net), NET, 0, 0, NULL, "resnet50", "net to run" },
+    { "size", TYPE_AXIS_INT, AT(size), NET, 8, 4096, NULL, NULL, "input height = width in pixels" },
+    { "batch", TYPE_AXIS_INT, AT(batch), NET, 1, 1 << 20, NULL, NULL, "samples in a micro-batch" },
+    { "amp", TYPE_AXIS_CHOICE, AT(amp), NET, 0, 0, amp_choices, NULL, "mixed precision" },
+    { "accum", TYPE_AXIS_INT, AT(accum), NET, 1, 65536, NULL, NULL, "micro-batches in one update" },
+    { "width", TYPE_REAL, AT(width), NET, 0.01, 16, NULL, "1", "multiplier of every layer's channels" },
+    { "classes", TYPE_INT, AT(classes), BENCH | PLAN | SERVE, 2, 100000, NULL, "1000", "classes of the output" },
+    { "stem", TYPE_CHOICE, AT(stem), NET, 0, 0, stem_choices, "standard", "standard: 7x7/2 and max pool; small: 3x3/1 for small images" },
+    { "zero-gamma", TYPE_FLAG, AT(zero_gamma), TRAIN, 0, 0, NULL, NULL, "start the last batch norm of each block at 0" },
+    { "momentum", TYPE_REAL, AT(momentum), TRAIN, 0, 0.9999, NULL, "0.9", "SGD momentum" },
+    { "weight-decay", TYPE_REAL, AT(weight_decay), TRAIN, 0, 1, NULL, "0.0001", "SGD weight decay, not for batch norm and biases" },
+
+    { "data", TYPE_TEXT, AT(data), TRAIN, 0, 0, NULL, "fashion-mnist", "data set: fashion-mnist, folder or shapes" },
+    { "data-dir", TYPE_TEXT, AT(data_dir), TRAIN, 0, 0, NULL, NULL, "where its files are, if not in the usual place" },
+    { "limit", TYPE_INT, AT(limit), TRAIN, 0, 1e9, NULL, "0", "use only so many samples of each split; 0 = all" },
+    { "label-noise", TYPE_REAL, AT(label_noise), TRAIN, 0, 1, NULL, "0", "share of labels drawn at random (shapes only)" },
+    { "epochs", TYPE_INT, AT(epochs), TRAIN, 1, 100000, NULL, "1", "passes over the training split" },
+    { "lr", TYPE_REAL, AT(lr), TRAIN, 0, 1000, NULL, "0", "learning rate; 0 = 0.1 x effective batch / 256" },
+    { "schedule", TYPE_CHOICE, AT(schedule), TRAIN, 0, 0, schedule_names, "cosine", "of the learning rate after the warm-up" },
+    { "warmup", TYPE_REAL, AT(warmup), TRAIN, 0, 1000, NULL, "0.25", "epochs of linear warm-up" },
+    { "loaders", TYPE_INT, AT(loaders), TRAIN, 0, 256, NULL, "1", "loader threads; 0 = load inside the step" },
+    { "no-augment", TYPE_FLAG, AT(no_augment), TRAIN, 0, 0, NULL, NULL, "no random crop and flip" },
+    { "target-acc", TYPE_REAL, AT(target_acc), TRAIN, 0, 100, NULL, "0", "stop at this test accuracy in percent; 0 = run all epochs" },
+    { "max-seconds", TYPE_REAL, AT(max_seconds), TRAIN, 0, 1e9, NULL, "0", "stop after so long; 0 = never" },
+    { "seed", TYPE_INT, AT(seed), RUNS | SERVE, 0, 9e15, NULL, "1", "of weights, order and augmentation" },
+
+    { "preset", TYPE_NAME, AT(preset), BENCH | CLAIMS, 0, 0, preset_choices, NULL, "how much to run: smoke (a minute), quick (15 minutes on two cores), full" },
+    { "out", TYPE_TEXT, AT(out), RUNS | REPORT, 0, 0, NULL, NULL, "folder of the record; default results/<time>-<host>" },
+    { "resume", TYPE_FLAG, AT(resume), BENCH | CLAIMS, 0, 0, NULL, NULL, "go on with the record in --out" },
+    { "cell-seconds", TYPE_REAL, AT(cell_seconds), BENCH | CLAIMS, 0.001, 86400, NULL, NULL, "longest sampling of one cell" },
+    { "precision", TYPE_REAL, AT(precision), BENCH | CLAIMS, 0.0001, 1, NULL, "0.01", "sample until the standard error is under this share of the mean" },
+    { "no-profile", TYPE_FLAG, AT(no_profile), BENCH, 0, 0, NULL, NULL, "no profiled steps after the timed ones" },
+    { "primitives", TYPE_FLAG, AT(primitives), BENCH, 0, 0, NULL, NULL, "also time every op of the step alone, caches cold, and compare the sum" },
+    { "trace", TYPE_FLAG, AT(trace), BENCH | TRAIN, 0, 0, NULL, NULL, "write a Chrome trace of the profiled steps" },
+    { "mem-limit", TYPE_BYTES, AT(mem_limit), BENCH | TRAIN | PLAN | CLAIMS | SERVE, 1, 9e15, NULL, NULL, "capacity to respect, such as 16GiB; default this machine's memory" },
+
+    { "print-graph", TYPE_FLAG, AT(print_graph), TRAIN | PLAN, 0, 0, NULL, NULL, "print every node with its shapes" },
+    { "check-nan", TYPE_FLAG, AT(check_nan), TRAIN | BENCH, 0, 0, NULL, NULL, "name the first tensor that is not finite" },
+    { "poison", TYPE_FLAG, AT(poison), TRAIN | BENCH, 0, 0, NULL, NULL, "fill freed memory with NaN, to show reads of stale values" },
+    { "no-planner", TYPE_FLAG, AT(no_planner), TRAIN | BENCH | PLAN, 0, 0, NULL, NULL, "every tensor in memory of its own" },
+
+    { "no-report", TYPE_FLAG, AT(no_report), BENCH | CLAIMS | TRAIN, 0, 0, NULL, NULL, "record only: no tables, charts and report" },
+    { "no-png", TYPE_FLAG, AT(no_png), BENCH | CLAIMS | TRAIN | REPORT, 0, 0, NULL, NULL, "charts as SVG only" },
+    { "json", TYPE_FLAG, AT(json), ALL, 0, 0, NULL, NULL, "one JSON document on stdout, messages on stderr" },
+    { "quiet", TYPE_FLAG, AT(quiet), ALL, 0, 0, NULL, NULL, "no progress line" },
+    { "help", TYPE_FLAG, AT(help), ALL, 0, 0, NULL, NULL, "this text" },
+};
+
+static void *slot(Options *o, const OptionSpec *spec) { return (char *)o + spec->offset; }
+static const void *slot_const(const Options *o, const OptionSpec *spec) { return (const char *)o + spec->offset; }
+
+bool parse_bytes(const char *text, int64_t *bytes)
+{
+    static const struct { const char *suffix; double factor; } units[] = {
+        { "", 1 }, { "B", 1 }, { "KiB", 1024.0 }, { "MiB", 1048576.0 }, { "GiB", 1073741824.0 }, { "TiB", 1099511627776.0 },
+        { "K", 1024.0 }, { "M", 1048576.0 }, { "G", 1073741824.0 }, { "kB", 1e3 }, { "MB", 1e6 }, { "GB", 1e9 }, { "TB", 1e12 },
+    };
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || !isfinite(x) || x < 0)
+        return false;
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; i < COUNT_OF(units); i++)
+        if (!strcmp(end, units[i].suffix) && x * units[i].factor < 9e15) {
+            *bytes = (int64_t)(x * units[i].factor);
+            return true;
+        }
+    return false;
+}
+
+const char *format_bytes(double bytes, char *text, size_t size)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    int u = 0;
+    while (bytes >= 1024 && u < 4) {
+        bytes /= 1024;
+        u++;
+    }
+    snprintf(text, size, u && bytes < 100 ? "%.2f %s" : "%.0f %s", bytes, units[u]);
+    return text;
+}
+
+static bool parse_int(const char *text, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    *value = v;
+    return end != text && !*end && !errno;
+}
+
+static bool parse_real(const char *text, double *value)
+{
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && !*end && isfinite(*value);
+}
+
+static int find_choice(const char *const *choices, const char *text)
+{
+    for (int i = 0; choices[i]; i++)
+        if (!strcmp(choices[i], text))
+            return i;
+    return -1;
+}
+
+static const char *join_choices(const char *const *choices, char *text, size_t size)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (int i = 0; choices[i] && n < size; i++) {
+        int m = snprintf(text + n, size - n, "%s%s", i ? ", " : "", choices[i]);
+        n += m > 0 ? (size_t)m : 0;
+    }
+    return text;
+}
+
+static Status bad_number(const OptionSpec *spec, const char *text, const char *kind)
+{
+    return status_error(STATUS_USAGE, "--%s '%s': must be %s from %.10g to %.10g", spec->name, text, kind, spec->low, spec->high);
+}
+
+static Status bad_choice(const OptionSpec *spec, const char *text)
+{
+    char list[160];
+    return status_error(STATUS_USAGE, "--%s '%s': must be one of %s", spec->name, text, join_choices(spec->choices, list, sizeof list));
+}
+
+static Status parse_axis(const OptionSpec *spec, const char *text, Axis *axis)
+{
+    axis->count = 0;
+    for (const char *p = text;; p++) {
+        char item[32];
+        size_t n = strcspn(p, ",");
+        if (n == 0 || n >= sizeof item)
+            return status_error(STATUS_USAGE, "--%s '%s': must be values separated by commas, such as 1,2,4", spec->name, text);
+        if (axis->count == AXIS_MAX)
+            return status_error(STATUS_USAGE, "--%s '%s': at most %d values", spec->name, text, AXIS_MAX);
+        memcpy(item, p, n);
+        item[n] = '\0';
+        int64_t v;
+        if (spec->type == TYPE_AXIS_CHOICE) {
+            v = find_choice(spec->choices, item);
+            if (v < 0)
+                return bad_choice(spec, item);
+        } else if (!parse_int(item, &v) || (double)v < spec->low || (double)v > spec->high) {
+            return bad_number(spec, item, "a whole number");
+        }
+        for (int i = 0; i < axis->count; i++)
+            if (axis->value[i] == v)
+                return status_error(STATUS_USAGE, "--%s '%s': %s stands there twice", spec->name, text, item);
+        axis->value[axis->count++] = v;
+        p += n;
+        if (!*p)
+            return status_ok();
+    }
+}
+
+static Status parse_value(const OptionSpec *spec, const char *text, Options *o)
+{
+    void *to = slot(o, spec);
+    switch (spec->type) {
+    case TYPE_FLAG:
+        *(bool *)to = true;
+        return status_ok();
+    case TYPE_INT:
+        if (!parse_int(text, to) || (double)*(int64_t *)to < spec->low || (double)*(int64_t *)to > spec->high)
+            return bad_number(spec, text, "a whole number");
+        return status_ok();
+    case TYPE_REAL:
+        if (!parse_real(text, to) || *(double *)to < spec->low || *(double *)to > spec->high)
+            return bad_number(spec, text, "a number");
+        return status_ok();
+    case TYPE_BYTES:
+        if (!parse_bytes(text, to) || *(int64_t *)to < 1)
+            return status_error(STATUS_USAGE, "--%s '%s': must be a size such as 16GiB, 512MiB or 1500000", spec->name, text);
+        return status_ok();
+    case TYPE_TEXT:
+        if (!*text)
+            return status_error(STATUS_USAGE, "--%s needs a value, it is empty", spec->name);
+        *(const char **)to = text;
+        return status_ok();
+    case TYPE_CHOICE:
+    case TYPE_NAME: {
+        int i = find_choice(spec->choices, text);
+        if (i < 0)
+            return bad_choice(spec, text);
+        if (spec->type == TYPE_CHOICE)
+            *(int64_t *)to = i;
+        else
+            *(const char **)to = spec->choices[i];
+        return status_ok();
+    }
+    case TYPE_AXIS_INT:
+    case TYPE_AXIS_CHOICE:
+        return parse_axis(spec, text, to);
+    }
+    return status_ok();
+}
+
+static const OptionSpec *find_option(const char *name, size_t length)
+{
+    for (size_t i = 0; i < COUNT_OF(specs); i++)
+        if (strlen(specs[i].name) == length && !strncmp(specs[i].name, name, length))
+            return &specs[i];
+    return NULL;
+}
+
+/* One "--name value" or "--name=value" at argv[*i]. */
+static Status parse_option(int argc, char **argv, int *i, Options *o)
+{
+    const char *name = argv[*i] + 2;
+    size_t length = strcspn(name, "=");
+    const OptionSpec *spec = find_option(name, length);
+    const char *command = command_names[o->command];
+    if (!spec)
+        return status_error(STATUS_USAGE, "unknown option --%.*s: 'batchmark %s --help' lists them", (int)length, name, command);
+    if (!(spec->commands & (1 << o->command)))
+        return status_error(STATUS_USAGE, "--%s is not an option of 'batchmark %s': see its --help", spec->name, command);
+    const char *value = name[length] ? name + length + 1 : NULL;
+    if (spec->type == TYPE_FLAG) {
+        if (value)
+            return status_error(STATUS_USAGE, "--%s takes no value", spec->name);
+        return parse_value(spec, "", o);
+    }
+    if (!value) {
+        if (*i + 1 >= argc)
+            return status_error(STATUS_USAGE, "--%s needs a value", spec->name);
+        value = argv[++*i];
+    }
+    return parse_value(spec, value, o);
+}
+
+Status options_parse(int argc, char **argv, Options *out)
+{
+    memset(out, 0, sizeof *out);
+    out->command = COMMAND_COUNT;
+    for (size_t i = 0; i < COUNT_OF(specs); i++)
+        if (specs[i].initial)
+            TRY(parse_value(&specs[i], specs[i].initial, out));
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "help") || !strcmp(argv[1], "-h")) {
+        out->help = true;
+        return status_ok();
+    }
+    for (int c = 0; c < COMMAND_COUNT; c++)
+        if (!strcmp(argv[1], command_names[c]))
+            out->command = (Command)c;
+    if (out->command == COMMAND_COUNT)
+        return status_error(STATUS_USAGE, "unknown command '%s': use bench, train, plan, info, claims, report or serve", argv[1]);
+    for (int i = 2; i < argc; i++) {
+        if (!strncmp(argv[i], "--", 2) && argv[i][2]) {
+            TRY(parse_option(argc, argv, &i, out));
+        } else if (argv[i][0] == '-' && argv[i][1]) {
+            return status_error(STATUS_USAGE, "unknown option %s: options are written --name value", argv[i]);
+        } else if (out->command != COMMAND_CLAIMS && out->command != COMMAND_REPORT) {
+            return status_error(STATUS_USAGE, "'batchmark %s' takes no word '%s': options are written --name value", argv[1], argv[i]);
+        } else if (out->word_count == AXIS_MAX) {
+            return status_error(STATUS_USAGE, "too many words: at most %d", AXIS_MAX);
+        } else {
+            out->words[out->word_count++] = argv[i];
+        }
+    }
+    return status_ok();
+}
+
+static const char *type_hint(const OptionSpec *spec, char *text, size_t size)
+{
+    switch (spec->type) {
+    case TYPE_FLAG:        text[0] = '\0'; return text;
+    case TYPE_CHOICE:
+    case TYPE_NAME:
+    case TYPE_AXIS_CHOICE: return join_choices(spec->choices, text, size);
+    case TYPE_AXIS_INT:    snprintf(text, size, "N[,N...]"); return text;
+    case TYPE_INT:         snprintf(text, size, "N"); return text;
+    case TYPE_REAL:        snprintf(text, size, "X"); return text;
+    case TYPE_BYTES:       snprintf(text, size, "BYTES"); return text;
+    case TYPE_TEXT:        snprintf(text, size, "TEXT"); return text;
+    }
+    return text;
+}
+
+void options_help(FILE *to, Command command)
+{
+    if (command == COMMAND_COUNT) {
+        fprintf(to, "batchmark measures what batch size, mixed precision and gradient accumulation do to training.\n\n"
+                    "usage: batchmark COMMAND [--option value ...]\n\n");
+        for (int c = 0; c < COMMAND_COUNT; c++)
+            fprintf(to, "  %-8s %s\n", command_names[c], command_help[c]);
+        fprintf(to, "\n'batchmark COMMAND --help' lists the options of one.\n"
+                    "Exit codes: 0 all ran, 1 failed, 2 wrong usage, 3 partial (some cells out of memory, skipped or interrupted).\n");
+        return;
+    }
+    fprintf(to, "batchmark %s: %s\n\n", command_names[command], command_help[command]);
+    for (size_t i = 0; i < COUNT_OF(specs); i++) {
+        const OptionSpec *s = &specs[i];
+        char hint[96], left[128];
+        if (!(s->commands & (1 << command)))
+            continue;
+        snprintf(left, sizeof left, "--%s %s", s->name, type_hint(s, hint, sizeof hint));
+        fprintf(to, "  %-36s %s%s%s%s\n", left, s->help, s->initial ? " [" : "", s->initial ? s->initial : "", s->initial ? "]" : "");
+    }
+    if (command == COMMAND_BENCH)
+        fprintf(to, "\nAxes take several values (--batch 1,2,4). Without axes the preset decides what runs.\n"
+                    "All --benchmark_* flags of Google Benchmark work too: --benchmark_filter=REGEX, --benchmark_list_tests, ...\n");
+}
+
+static json_t *echo_value(const OptionSpec *s, const Options *o)
+{
+    const void *at = slot_const(o, s);
+    switch (s->type) {
+    case TYPE_FLAG:   return json_boolean(*(const bool *)at);
+    case TYPE_INT:    return json_integer(*(const int64_t *)at);
+    case TYPE_BYTES:  return *(const int64_t *)at ? json_integer(*(const int64_t *)at) : json_null();
+    case TYPE_REAL:   return json_real(*(const double *)at);
+    case TYPE_CHOICE: return json_string(s->choices[*(const int64_t *)at]);
+    case TYPE_TEXT:
+    case TYPE_NAME:   return *(const char *const *)at ? json_string(*(const char *const *)at) : json_null();
+    default: break;
+    }
+    const Axis *axis = at;
+    json_t *list = json_array();
+    for (int i = 0; list && i < axis->count; i++) {
+        json_t *item = s->type == TYPE_AXIS_INT ? json_integer(axis->value[i]) : json_string(s->choices[axis->value[i]]);
+        if (json_array_append_new(list, item)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+Status options_echo(const Options *o, json_t **out)
+{
+    json_t *echo = json_object();
+    for (size_t i = 0; echo && i < COUNT_OF(specs); i++)
+        if ((specs[i].commands & (1 << o->command)) && json_object_set_new(echo, specs[i].name, echo_value(&specs[i], o))) {
+            json_decref(echo);
+            echo = NULL;
+        }
+    *out = echo;
+    return echo ? status_ok() : status_error(STATUS_OOM, "out of memory for the record's options");
+}
+
+Status axis_single(const Axis *axis, const char *name, int64_t *value)
+{
+    if (axis->count > 1)
+        return status_error(STATUS_USAGE, "--%s: this command takes one value, %d were given", name, axis->count);
+    if (axis->count == 1)
+        *value = axis->value[0];
+    return status_ok();
+}

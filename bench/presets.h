@@ -1,0 +1,30 @@
+/* presets.h - what `batchmark bench` runs: smoke, quick and full are the same code with other sizes. */
+#ifndef BATCHMARK_BENCH_PRESETS_H
+#define BATCHMARK_BENCH_PRESETS_H
+
+#include "cell.h"
+#include "train.h"
+
+/* A plan of work: cells in order, then trainings, then claims. */
+typedef struct Work {
+    CellConfig  *cells;
+    int          cell_count;
+    TrainConfig *trainings;
+    int          training_count;
+    const char *const *claims;  /* NULL-terminated ids */
+    double       cell_seconds;  /* longest sampling of one cell */
+    const char  *preset;        /* NULL if the axes were given by hand */
+} Work;
+
+/* The preset's work, or, if the options name any axis (size, batch, amp, accum), the sweep over those axes alone. The
+ * caller frees it with work_free. STATUS_OOM. */
+Status work_plan(const Options *o, Work *out);
+void   work_free(Work *w);
+
+/* The name of the preset that fits the machine: quick on a CPU. */
+const char *preset_default(void);
+
+/* A cell's net from the options that are not axes. */
+NetConfig net_from_options(const Options *o);
+
+#endif

@@ -1,0 +1,186 @@
+/* verify.c - nothing is timed that this build has not compared with the float64 reference.
+ *
+ * A small net of the same kind makes one training step on the device, node by node. The reference runs each node too, on
+ * the device's own inputs, so the error of one op is not amplified by the fifty after it and the bounds can be tight.
+ * Masks and pooling indices are the backend's own and stay so; the gradients that use them are compared. */
+#include "cell.h"
+#include "record.h"
+
+#include "../tests/ref/ref.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* On |y - y_ref| / |y_ref| over one output: in fp32 rounding grows with the square root of the longest sum, about 4,600
+ * terms; in bf16 a result next to a rounding boundary may fall to either side. Seen: 1.4e-6 and 9e-5. */
+static const double bounds[AMP_COUNT] = { [AMP_OFF] = 2e-5, [AMP_BF16] = 2e-3 };
+
+enum { VERIFY_BATCH = 4 };
+static const float VERIFY_LEARNING_RATE = 0.1f;
+
+typedef struct Verify {
+    Net      net;
+    Session  device, reference;
+    void    *host[2];         /* one value each: the device's, the reference's */
+    double   worst;
+    int      worst_node, compared;
+} Verify;
+
+static NetConfig reduced(const NetConfig *like)
+{
+    NetConfig c = *like;
+    c.batch = VERIFY_BATCH;
+    c.size = like->stem == STEM_SMALL ? 16 : 64;
+    c.width = like->width < 0.25 ? like->width : 0.25;
+    c.classes = like->classes < 10 ? like->classes : 10;
+    c.zero_init_gamma = false; /* so that every gradient is alive */
+    c.train = c.eval = true;
+    return c;
+}
+
+static bool is_movable(const Tensor *t) { return t->dtype == DTYPE_F32 || t->dtype == DTYPE_BF16 || t->dtype == DTYPE_I32; }
+
+/* The reference gets what the device has. */
+static Status hand_over(Verify *v, int value)
+{
+    const GraphValue *g = &v->net.graph->values[value];
+    if (!is_movable(&g->tensor) || g->span_group)
+        return status_ok();
+    TRY(exec_read(v->device.exec, (Value){ value }, v->host[0]));
+    return exec_write(v->reference.exec, (Value){ value }, v->host[0]);
+}
+
+/* A span stands for all values of its group. */
+static Status for_each_member(Verify *v, int value, Status (*action)(Verify *, int))
+{
+    const Graph *g = v->net.graph;
+    if (!g->values[value].span_group)
+        return action(v, value);
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i].group == g->values[value].span_group)
+            TRY(action(v, i));
+    return status_ok();
+}
+
+static double element(const void *host, Dtype dtype, int64_t i)
+{
+    return dtype == DTYPE_BF16 ? (double)bf16_to_f32(((const uint16_t *)host)[i]) : (double)((const float *)host)[i];
+}
+
+/* Compares one output; NaN never passes. */
+static Status compare(Verify *v, int value)
+{
+    const GraphValue *g = &v->net.graph->values[value];
+    if (g->tensor.dtype != DTYPE_F32 && g->tensor.dtype != DTYPE_BF16)
+        return status_ok();
+    TRY(exec_read(v->device.exec, (Value){ value }, v->host[0]));
+    TRY(exec_read(v->reference.exec, (Value){ value }, v->host[1]));
+    double difference = 0, length = 0;
+    for (int64_t i = 0; i < tensor_count(&g->tensor); i++) {
+        double y = element(v->host[0], g->tensor.dtype, i), ref = element(v->host[1], g->tensor.dtype, i);
+        difference += (y - ref) * (y - ref);
+        length += ref * ref;
+    }
+    double error = length > 0 ? sqrt(difference / length) : sqrt(difference), bound = bounds[v->net.config.amp];
+    if (!(error <= bound))
+        return status_error(STATUS_NUMERIC, "'%s' is off by %.3g of its length from the float64 reference, allowed is %.3g", g->name, error, bound);
+    v->compared++;
+    v->worst = error > v->worst ? error : v->worst;
+    return status_ok();
+}
+
+static Status verify_node(Verify *v, int node)
+{
+    const GraphNode *n = &v->net.graph->nodes[node];
+    for (int i = 0; i < n->op.n_in; i++)
+        TRY(for_each_member(v, n->in[i], hand_over));
+    for (int i = 0; i < n->op.n_out; i++)
+        if (op_out_is_inout(&n->op, i))
+            TRY(for_each_member(v, n->out[i], hand_over));
+    TRY(exec_run_node(v->device.exec, node));
+    TRY(exec_run_node(v->reference.exec, node));
+    for (int i = 0; i < n->op.n_in; i++)
+        if (op_in_is_inout(&n->op, i))
+            TRY(compare(v, n->in[i]));
+    for (int i = 0; i < n->op.n_out; i++)
+        TRY(for_each_member(v, n->out[i], compare));
+    return status_ok();
+}
+
+/* What the host writes before a step: the same on both. */
+static Status write_inputs(Verify *v, uint64_t seed)
+{
+    const NetConfig *c = &v->net.config;
+    int32_t labels[VERIFY_BATCH];
+    float scale = 1.0f / VERIFY_BATCH, hyper[4] = { VERIFY_LEARNING_RATE, 0, 0, 0 };
+    uint8_t *pixels = v->host[0];
+    for (int64_t i = 0; i < c->batch * c->size * c->size * c->channels; i++)
+        pixels[i] = (uint8_t)rng_block(seed, 3, (uint64_t)i).word[0];
+    for (int i = 0; i < VERIFY_BATCH; i++)
+        labels[i] = (int32_t)(i % c->classes);
+    Session *both[2] = { &v->device, &v->reference };
+    for (int b = 0; b < 2; b++) {
+        TRY(exec_write(both[b]->exec, v->net.image, pixels));
+        TRY(exec_write(both[b]->exec, v->net.labels, labels));
+        TRY(exec_write(both[b]->exec, v->net.scale, &scale));
+        TRY(exec_write(both[b]->exec, v->net.hyper, hyper));
+    }
+    return status_ok();
+}
+
+static Status set_up(Verify *v, const NetConfig *config, Backend *device, Backend *reference, uint64_t seed)
+{
+    const ExecOptions separate = { .separate = true }; /* every value can be read after its node */
+    TRY(net_build(config, &v->net));
+    v->device.net = v->reference.net = &v->net;
+    TRY(exec_create(v->net.graph, device, &separate, &v->device.exec));
+    TRY(exec_create(v->net.graph, reference, &separate, &v->reference.exec));
+    TRY(exec_init(v->device.exec, seed));
+    TRY(exec_init(v->reference.exec, seed));
+    size_t largest = 1;
+    for (int i = 0; i < v->net.graph->value_count; i++)
+        if (tensor_bytes(&v->net.graph->values[i].tensor) > largest)
+            largest = tensor_bytes(&v->net.graph->values[i].tensor);
+    v->host[0] = malloc(largest);
+    v->host[1] = malloc(largest);
+    if (!v->host[0] || !v->host[1])
+        return status_error(STATUS_OOM, "out of memory for the verification");
+    return write_inputs(v, seed);
+}
+
+static Status verify_all(Verify *v)
+{
+    for (int segment = 0; segment < SEG_COUNT; segment++)
+        for (int i = 0; i < v->net.graph->node_count; i++)
+            if ((int)v->net.graph->nodes[i].segment == segment)
+                TRY(status_context(verify_node(v, i), "%s amp %s: %s %s", v->net.config.net, amp_names[v->net.config.amp],
+                                   v->net.graph->nodes[i].scope, op_names[v->net.graph->nodes[i].op.kind]));
+    return status_ok();
+}
+
+Status verify_net(const NetConfig *like, const MeasureOptions *options, json_t **result)
+{
+    NetConfig config = reduced(like);
+    Backend *device = NULL, *reference = NULL;
+    Verify v;
+    Status status;
+    memset(&v, 0, sizeof v);
+    TRY_GOTO(status, backend_open(options->device, &options->backend, &device), out);
+    TRY_GOTO(status, ref_backend.open(&options->backend, &reference), out);
+    TRY_GOTO(status, set_up(&v, &config, device, reference, options->seed), out);
+    TRY_GOTO(status, verify_all(&v), out);
+    *result = json_pack("{s:s,s:o,s:o,s:i}", "against", "float64 reference, every op of a step of a small net of this kind", "max_error",
+                        record_real(v.worst), "bound", record_real(bounds[config.amp]), "outputs", v.compared);
+    if (!*result)
+        status = status_error(STATUS_OOM, "out of memory for the verification");
+out:
+    exec_destroy(v.device.exec);
+    exec_destroy(v.reference.exec);
+    net_destroy(&v.net);
+    free(v.host[0]);
+    free(v.host[1]);
+    backend_close(device);
+    backend_close(reference);
+    return status;
+}

@@ -1,0 +1,56 @@
+#!/bin/sh
+# check_results.sh RUN - is what `batchmark bench` wrote whole? The record parses everywhere, every cell has a status, the
+# tables, charts and the page exist, are not empty and show no NaN. Used by .ci/run on the smoke preset.
+set -eu
+run=${1:?usage: tests/check_results.sh results/RUN}
+bad=0
+fail() { echo "check_results: $*" >&2; bad=1; }
+
+python3 - "$run/record.json" <<'PY' || bad=1
+import json, math, sys
+
+def strict(text):
+    raise ValueError("not JSON: " + text)
+
+with open(sys.argv[1], encoding="utf-8") as f:
+    record = json.load(f, parse_constant=strict)
+problems = []
+if record["run"]["finished"] is None:
+    problems.append("the run is not finished")
+if not record["cells"]:
+    problems.append("no cells")
+for cell in record["cells"]:
+    ok = cell["status"] == "ok"
+    if not ok and not cell["reason"]:
+        problems.append(f"{cell['name']}: {cell['status']} without a reason")
+    if ok and not (cell["throughput"] > 0 and len(cell["samples"]) >= 2 and cell["verified"]):
+        problems.append(f"{cell['name']}: ok without throughput, samples or verification")
+    if ok:
+        planned, measured = cell["memory"]["planned"]["total"], cell["memory"]["measured_peak"]
+        if not (0.98 * planned <= measured <= planned):
+            problems.append(f"{cell['name']}: measured peak {measured} against a plan of {planned}")
+if not any(cell["status"] == "ok" for cell in record["cells"]):
+    problems.append("no cell ran")
+if len(record["claims"]) != 24:
+    problems.append(f"{len(record['claims'])} claims instead of 24")
+for problem in problems:
+    print("check_results: " + problem, file=sys.stderr)
+sys.exit(1 if problems else 0)
+PY
+
+for f in report.html report.md; do
+    [ -s "$run/$f" ] || fail "$f is missing or empty"
+done
+ls "$run"/tables/*.csv "$run"/tables/*.md >/dev/null 2>&1 || fail "no tables"
+charts=0
+for f in "$run"/charts/*.svg; do
+    [ -s "$f" ] || fail "$f is missing or empty"
+    grep -q '</svg>' "$f" || fail "$f is cut"
+    charts=$((charts + 1))
+done
+[ "$charts" -ge 3 ] || fail "only $charts charts"
+if grep -inwE '(-?nan|-?inf|null)' "$run/report.md" "$run"/tables/*.csv; then
+    fail "NaN, inf or null is printed"
+fi
+[ "$bad" = 0 ] && echo "check_results: $run is whole ($charts charts)"
+exit "$bad"

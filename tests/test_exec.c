@@ -1,0 +1,534 @@
+/* test_exec.c - the executor: layouts, memory, allocation, its debugging aids, its errors. */
+#include "../nets/exec.h"
+#include "../nets/grad.h"
+#include "../nets/layers.h"
+#include "../nets/nets.h"
+#include "fault_alloc.h"
+#include "tiny_net.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- a backend that is watched: counts, failures, layouts of its own. One at a time. ---- */
+
+typedef struct Watch {
+    const BackendVtable *real;
+    BackendVtable        vtable;
+    const Kernel        *kernels[OP_COUNT];
+    Kernel               conv, wgrad;    /* kernels with a query or prepare of this file */
+    int64_t              allocs, live, bytes, fail_at;
+    int                  prepares, releases, fail_prepare_at;
+} Watch;
+
+static Watch watch; /* a kernel's functions have no context of their own */
+
+static Status watch_alloc(Backend *be, size_t bytes, void **address)
+{
+    *address = NULL;
+    if (++watch.allocs == watch.fail_at)
+        return status_error(STATUS_OOM, "the device has no %zu bytes", bytes);
+    TRY(watch.real->alloc(be, bytes, address));
+    watch.live++;
+    watch.bytes += (int64_t)bytes;
+    return status_ok();
+}
+
+static void watch_free(Backend *be, void *address)
+{
+    watch.live -= address != NULL;
+    watch.real->free(be, address);
+}
+
+static void watch_backend(Backend *be)
+{
+    watch = (Watch){ .real = be->vtable, .vtable = *be->vtable };
+    memcpy(watch.kernels, be->vtable->kernels, sizeof watch.kernels);
+    watch.vtable.alloc = watch_alloc;
+    watch.vtable.free = watch_free;
+    watch.vtable.kernels = watch.kernels;
+    be->vtable = &watch.vtable;
+}
+
+static void unwatch_backend(Backend *be)
+{
+    be->vtable = watch.real;
+}
+
+static Status counting_prepare(Backend *be, const OpDesc *op, void **state)
+{
+    (void)be; (void)op;
+    if (++watch.prepares == watch.fail_prepare_at)
+        return status_error(STATUS_BACKEND, "no primitive for this");
+    *state = malloc(1);
+    return *state ? status_ok() : status_error(STATUS_OOM, "no memory for a state");
+}
+
+static void counting_release(void *state)
+{
+    watch.releases++;
+    free(state);
+}
+
+/* ---- memory ---- */
+
+static void resnet50_needs_the_memory_that_is_planned(void **state)
+{
+    (void)state;
+    NetConfig config = net_config_default();
+    Backend  *be = tiny_backend("cpu");
+    Net       net;
+    MemPlan   plan;
+    config.batch = 32;
+    double start = clock_seconds();
+    expect_ok(net_build(&config, &net));
+    expect_ok(exec_plan_memory(net.graph, be, NULL, &plan));
+    assert_true(clock_seconds() - start < 1.0); /* takes some 0.04 s */
+
+    assert_int_equal(plan.arena_peak, plan.arena_lower_bound);
+    assert_true(plan.kind[MEM_ACT] < 2.6 * 0x1p30);
+    assert_true(plan.arena_naive > 2 * plan.arena_peak);
+    assert_in_range(plan.kind[MEM_WEIGHT], 25557032 * 4, 25557032 * 4 * 1.01);
+    assert_in_range(plan.kind[MEM_GRAD], 25557032 * 4, 25557032 * 4 * 1.01);
+    assert_int_equal(plan.kind[MEM_OPTIM], plan.kind[MEM_GRAD]);
+    size_t sum = 0;
+    for (int k = 0; k < MEM_KIND_COUNT; k++)
+        sum += plan.kind[k];
+    assert_int_equal(plan.total, sum);
+    assert_int_equal(plan.kind[MEM_ACT] + plan.kind[MEM_WORKSPACE], plan.arena_peak);
+    net_destroy(&net);
+    backend_close(be);
+}
+
+static void a_plan_allocates_and_prepares_nothing(void **state)
+{
+    (void)state;
+    NetConfig config = tiny_config(2);
+    Backend  *be = tiny_backend("ref");
+    Net       net;
+    MemPlan   plan;
+    expect_ok(net_build(&config, &net));
+    watch_backend(be);
+    watch.conv = *watch.kernels[OP_conv2d];
+    watch.conv.prepare = counting_prepare;
+    watch.kernels[OP_conv2d] = &watch.conv;
+    expect_ok(exec_plan_memory(net.graph, be, NULL, &plan));
+    assert_int_equal(watch.allocs, 0);
+    assert_int_equal(watch.prepares, 0);
+    unwatch_backend(be);
+    net_destroy(&net);
+    backend_close(be);
+}
+
+static void what_is_allocated_is_what_was_planned(const char *backend, NetConfig config, bool separate)
+{
+    ExecOptions options = { .separate = separate };
+    Tiny        t;
+    MemPlan     plan;
+    expect_ok(net_build(&config, &t.net));
+    Backend *be = t.be = tiny_backend(backend);
+    watch_backend(be);
+    expect_ok(exec_plan_memory(t.net.graph, be, &options, &plan));
+    t.session = (Session){ .net = &t.net };
+    expect_ok(exec_create(t.net.graph, be, &options, &t.session.exec));
+    int64_t allocs = watch.allocs;
+    assert_int_equal(watch.bytes, plan.total);
+    assert_int_equal(exec_allocated_peak(t.session.exec), plan.total);
+    assert_memory_equal(exec_memory(t.session.exec), &plan, sizeof plan);
+
+    expect_ok(exec_init(t.session.exec, 1));
+    tiny_train(&t, 2, 2, 1);
+    assert_int_equal(watch.allocs, allocs); /* nothing after exec_create */
+    exec_destroy(t.session.exec);
+    assert_int_equal(watch.live, 0);
+    unwatch_backend(be);
+    backend_close(be);
+    net_destroy(&t.net);
+}
+
+static void allocation_equals_the_plan(void **state)
+{
+    (void)state;
+    NetConfig config = tiny_config(2);
+    config.accumulate = true;
+    what_is_allocated_is_what_was_planned("cpu", config, false);
+    what_is_allocated_is_what_was_planned("cpu", config, true);
+    config.eval = true;
+    config.amp = AMP_BF16;
+    what_is_allocated_is_what_was_planned("cpu", config, false);
+}
+
+static void evaluation_shares_the_arena(void **state)
+{
+    (void)state;
+    NetConfig config = net_config_default();
+    Backend  *be = tiny_backend("cpu");
+    MemPlan   without, with;
+    Net       net;
+    expect_ok(net_build(&config, &net));
+    expect_ok(exec_plan_memory(net.graph, be, NULL, &without));
+    net_destroy(&net);
+    config.eval = true;
+    expect_ok(net_build(&config, &net));
+    expect_ok(exec_plan_memory(net.graph, be, NULL, &with));
+    assert_int_equal(with.arena_peak, without.arena_peak);
+    net_destroy(&net);
+    backend_close(be);
+}
+
+static void an_activation_lives_in_one_segment(void **state)
+{
+    (void)state;
+    Backend *be = tiny_backend("ref");
+    Graph   *g;
+    MemPlan  plan;
+    expect_ok(graph_create(&g));
+    Value x = graph_value(g, "x", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
+    Value y = graph_emit(g, (OpDesc){ .kind = OP_add }, 2, (Value[]){ x, x });
+    g->segment = SEG_UPDATE;
+    graph_emit(g, (OpDesc){ .kind = OP_sqnorm }, 1, &y);
+    expect_ok(graph_status(g));
+    expect_error(exec_plan_memory(g, be, NULL, &plan), STATUS_USAGE, "'add.0' of segment micro is used in segment update");
+    graph_destroy(g);
+    backend_close(be);
+}
+
+/* ---- the same bits whatever the memory plan ---- */
+
+static uint64_t hash_after_training(NetConfig config, ExecOptions options)
+{
+    Tiny t;
+    tiny_open(&config, "cpu", &options, &t);
+    tiny_train(&t, 2, config.accumulate ? 2 : 1, 1);
+    uint64_t hash = tiny_hash(&t);
+    tiny_close(&t);
+    return hash;
+}
+
+static void planner_and_poison_do_not_change_a_bit(NetConfig config)
+{
+    uint64_t plain = hash_after_training(config, (ExecOptions){ 0 });
+    assert_true(plain == hash_after_training(config, (ExecOptions){ 0 }));
+    assert_true(plain == hash_after_training(config, (ExecOptions){ .separate = true }));
+    assert_true(plain == hash_after_training(config, (ExecOptions){ .poison = true }));
+    assert_true(plain == hash_after_training(config, (ExecOptions){ .check_nan = true }));
+    config.classes = 11;
+    assert_true(plain != hash_after_training(config, (ExecOptions){ 0 })); /* the hash does see a difference */
+}
+
+static void the_plan_does_not_change_a_bit(void **state)
+{
+    (void)state;
+    NetConfig config = tiny_config(2);
+    planner_and_poison_do_not_change_a_bit(config);
+    config.stem = STEM_STANDARD;
+    config.size = 64;
+    config.accumulate = true;
+    config.amp = AMP_BF16;
+    planner_and_poison_do_not_change_a_bit(config);
+}
+
+static void a_seed_gives_the_same_start(void **state)
+{
+    (void)state;
+    NetConfig config = tiny_config(1);
+    Tiny      t;
+    tiny_open(&config, "cpu", NULL, &t);
+    uint64_t first = tiny_hash(&t);
+    tiny_train(&t, 1, 1, 1);
+    assert_true(tiny_hash(&t) != first);
+    expect_ok(exec_init(t.session.exec, 1)); /* also takes back momenta and statistics */
+    assert_true(tiny_hash(&t) == first);
+    expect_ok(exec_init(t.session.exec, 2));
+    assert_true(tiny_hash(&t) != first);
+    tiny_close(&t);
+}
+
+/* ---- NaN ---- */
+
+static void check_nan_names_the_first_bad_tensor(void **state)
+{
+    (void)state;
+    NetConfig   config = tiny_config(2);
+    ExecOptions options = { .check_nan = true };
+    Tiny        t;
+    tiny_open(&config, "cpu", &options, &t);
+    Value  gamma = graph_find(t.net.graph, "conv3.1.bn2.gamma");
+    float *scale = tiny_read(&t, gamma);
+    scale[5] = NAN;
+    expect_ok(exec_write(t.session.exec, gamma, scale));
+    free(scale);
+
+    TinyData   data = tiny_data(&config, 1);
+    MicroBatch batch = tiny_batch(&data, &config, 0);
+    expect_ok(step_begin(&t.session, 2));
+    Status s = step_micro(&t.session, &batch);
+    expect_error(s, STATUS_NUMERIC, "conv3.1.bn2: batchnorm: ");
+    expect_error(s, STATUS_NUMERIC, "element 5 of 'conv3.1.bn2.batchnorm.0'");
+    tiny_data_free(&data);
+    tiny_close(&t);
+}
+
+/* cases.md D9: the sums overflow, the step is lost, but evaluation afterwards works. */
+static void an_overflow_does_not_poison_running_statistics(void **state)
+{
+    (void)state;
+    NetConfig config = tiny_config(2);
+    config.eval = true;
+    const char *backends[] = { "cpu", "ref" };
+    for (size_t b = 0; b < COUNT_OF(backends); b++) {
+        Tiny t;
+        tiny_open(&config, backends[b], NULL, &t);
+        tiny_train(&t, 1, 1, 1);
+        Value  w = graph_find(t.net.graph, "conv3.1.conv2.w");
+        float *good = tiny_read(&t, w), *bad = tiny_read(&t, w);
+        for (int64_t i = 0; i < tensor_count(graph_tensor(t.net.graph, w)); i++)
+            bad[i] = 1e38f;
+        expect_ok(exec_write(t.session.exec, w, bad));
+        expect_ok(exec_refresh_copies(t.session.exec));
+        TinyData   data = tiny_data(&config, 1);
+        MicroBatch batch = tiny_batch(&data, &config, 0);
+        StepResult result;
+        expect_ok(step_begin(&t.session, 2));
+        expect_ok(step_micro(&t.session, &batch));
+        assert_int_equal(step_result(&t.session, &result).code, STATUS_NUMERIC);
+
+        for (int v = 0; v < t.net.graph->value_count; v++) {
+            if (!strstr(t.net.graph->values[v].name, ".run_"))
+                continue;
+            float *statistic = tiny_read(&t, (Value){ v });
+            for (int64_t i = 0; i < tensor_count(&t.net.graph->values[v].tensor); i++)
+                assert_true(isfinite(statistic[i]));
+            free(statistic);
+        }
+        expect_ok(exec_write(t.session.exec, w, good));
+        expect_ok(exec_refresh_copies(t.session.exec));
+        expect_ok(eval_begin(&t.session));
+        expect_ok(eval_batch(&t.session, &batch));
+        expect_ok(eval_result(&t.session, &result));
+        assert_true(result.loss > 0 && result.loss < 100);
+        free(good);
+        free(bad);
+        tiny_data_free(&data);
+        tiny_close(&t);
+    }
+}
+
+/* ---- layouts ---- */
+
+static int wished; /* the layout that the queries below ask for; forward and wgrad differ where it is odd */
+
+static Status forward_query(Backend *be, const OpDesc *op, OpNeeds *needs)
+{
+    (void)be; (void)op;
+    needs->in_layout[1] = wished ? LAYOUT_ACT : LAYOUT_ANY; /* the reference knows only two layouts, which are equal there */
+    return status_ok();
+}
+
+static Status wgrad_query(Backend *be, const OpDesc *op, OpNeeds *needs)
+{
+    (void)be; (void)op;
+    needs->out_layout[0] = wished == 2 ? LAYOUT_ACT : LAYOUT_PLAIN;
+    return status_ok();
+}
+
+static void repacks_vanish_where_layouts_agree(void **state)
+{
+    (void)state;
+    NetConfig config = tiny_config(1);
+    Backend  *be = tiny_backend("ref");
+    MemPlan   plan[3];
+    Net       net;
+    expect_ok(net_build(&config, &net));
+    watch_backend(be);
+    watch.conv = *watch.kernels[OP_conv2d];
+    watch.conv.query = forward_query;
+    watch.wgrad = *watch.kernels[OP_conv2d_wgrad];
+    watch.wgrad.query = wgrad_query;
+    watch.kernels[OP_conv2d] = &watch.conv;
+    watch.kernels[OP_conv2d_wgrad] = &watch.wgrad;
+    for (wished = 0; wished < 3; wished++)
+        expect_ok(exec_plan_memory(net.graph, be, NULL, &plan[wished]));
+    unwatch_backend(be);
+
+    assert_int_equal(plan[0].kind[MEM_COPY], 0);                        /* forward takes what wgrad writes */
+    assert_true(plan[1].kind[MEM_COPY] > plan[1].kind[MEM_GRAD] * 0.8); /* each convolution needs its copy */
+    assert_true(plan[2].kind[MEM_COPY] > 0);                            /* now the dgrads do */
+    net_destroy(&net);
+    backend_close(be);
+}
+
+static void two_wishes_on_one_value_are_an_error(void **state)
+{
+    (void)state;
+    Backend *be = tiny_backend("ref");
+    Graph   *g;
+    MemPlan  plan;
+    expect_ok(graph_create(&g));
+    /* Without copies_append the forward op reads the weight itself, which has the layout that wgrad wishes. */
+    Value x = graph_value(g, "x", tensor_act(DTYPE_F32, 1, 8, 8, 16), MEM_INPUT);
+    Value labels = graph_value(g, "labels", tensor_1d(DTYPE_I32, 1), MEM_INPUT);
+    Value scale = graph_value(g, "scale", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
+    Value metrics = graph_value(g, "metrics", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
+    Value y = layer_conv(g, "conv7", x, 3, 16, 1);
+    layer_loss(g, "loss", layer_linear(g, "fc", layer_global_avgpool(g, "mean", y), 4), labels, scale, metrics);
+    grad_append(g, false);
+    expect_ok(graph_status(g));
+    watch_backend(be);
+    watch.conv = *watch.kernels[OP_conv2d];
+    watch.conv.query = forward_query;
+    watch.wgrad = *watch.kernels[OP_conv2d_wgrad];
+    watch.wgrad.query = wgrad_query;
+    watch.kernels[OP_conv2d] = &watch.conv;
+    watch.kernels[OP_conv2d_wgrad] = &watch.wgrad;
+    wished = 1;
+    Status s = exec_plan_memory(g, be, NULL, &plan);
+    expect_error(s, STATUS_BACKEND, "conv7 (conv2d) wishes");
+    expect_error(s, STATUS_BACKEND, "conv7 (conv2d_wgrad) wishes");
+    wished = 2;
+    expect_ok(exec_plan_memory(g, be, NULL, &plan));
+    unwatch_backend(be);
+    graph_destroy(g);
+    backend_close(be);
+}
+
+/* ---- failures ---- */
+
+typedef struct Attempt { const Graph *graph; Backend *be; } Attempt;
+
+static Status create_and_init(void *context)
+{
+    Attempt *a = context;
+    Exec    *ex;
+    TRY(exec_create(a->graph, a->be, &(ExecOptions){ .check_nan = true }, &ex));
+    Status s = exec_init(ex, 1);
+    exec_destroy(ex);
+    return s;
+}
+
+static void host_memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    const char *backends[] = { "ref", "cpu" };
+    for (size_t b = 0; b < COUNT_OF(backends); b++) {
+        Attempt a = { .be = tiny_backend(backends[b]) };
+        Net     net;
+        plain_net_build(2, true, &net);
+        a.graph = net.graph;
+        expect_ok(create_and_init(&a)); /* what a backend keeps for good, it has now */
+        assert_true(fault_alloc_sweep(create_and_init, &a) > 15);
+        net_destroy(&net);
+        backend_close(a.be);
+    }
+}
+
+static void device_memory_may_run_out(void **state)
+{
+    (void)state;
+    Backend *be = tiny_backend("ref");
+    Net      net;
+    plain_net_build(2, true, &net);
+    watch_backend(be);
+    for (int n = 1; n <= 2; n++) {
+        Exec *ex;
+        watch.allocs = 0;
+        watch.fail_at = n;
+        expect_error(exec_create(net.graph, be, NULL, &ex), STATUS_OOM, n == 1 ? "MiB of weights" : "MiB of activations");
+        assert_null(ex);
+        assert_int_equal(watch.live, 0);
+    }
+    unwatch_backend(be);
+    net_destroy(&net);
+    backend_close(be);
+}
+
+static void a_failing_prepare_releases_what_was_prepared(void **state)
+{
+    (void)state;
+    Backend *be = tiny_backend("ref");
+    Net      net;
+    plain_net_build(2, true, &net);
+    watch_backend(be);
+    watch.conv = *watch.kernels[OP_conv2d];
+    watch.conv.prepare = counting_prepare;
+    watch.conv.release = counting_release;
+    watch.kernels[OP_conv2d] = &watch.conv;
+    watch.fail_prepare_at = 3;
+    Exec *ex;
+    expect_error(exec_create(net.graph, be, NULL, &ex), STATUS_BACKEND, "conv3: conv2d: no primitive for this");
+    assert_int_equal(watch.releases, 2);
+    assert_int_equal(watch.live, 0);
+    unwatch_backend(be);
+    net_destroy(&net);
+    backend_close(be);
+}
+
+static void a_failing_node_is_named(void **state)
+{
+    (void)state;
+    NetConfig config = tiny_config(2);
+    Tiny      t;
+    tiny_open(&config, "cpu", NULL, &t);
+    TinyData data = tiny_data(&config, 1);
+    data.labels[1] = 10;
+    MicroBatch batch = tiny_batch(&data, &config, 0);
+    expect_ok(step_begin(&t.session, 2));
+    expect_error(step_micro(&t.session, &batch), STATUS_NUMERIC, "loss: softmax_xent: ");
+    tiny_data_free(&data);
+    tiny_close(&t);
+}
+
+static void note_order(void *context, int node, double start, double end)
+{
+    int *last = context;
+    assert_true(node > *last && end >= start);
+    *last = node;
+}
+
+static void the_clock_sees_every_node_once(void **state)
+{
+    (void)state;
+    NetConfig config = tiny_config(2);
+    Tiny      t;
+    tiny_open(&config, "cpu", NULL, &t);
+    int last = -1;
+    exec_set_clock(t.session.exec, note_order, &last);
+    TinyData   data = tiny_data(&config, 1);
+    MicroBatch batch = tiny_batch(&data, &config, 0);
+    expect_ok(step_micro(&t.session, &batch));
+    assert_true(last > 100);
+    int after = last;
+    exec_set_clock(t.session.exec, NULL, NULL);
+    expect_ok(step_micro(&t.session, &batch));
+    assert_int_equal(last, after);
+    assert_true(t.session.copy_seconds > 0);
+    tiny_data_free(&data);
+    tiny_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resnet50_needs_the_memory_that_is_planned),
+        cmocka_unit_test(a_plan_allocates_and_prepares_nothing),
+        cmocka_unit_test(allocation_equals_the_plan),
+        cmocka_unit_test(evaluation_shares_the_arena),
+        cmocka_unit_test(an_activation_lives_in_one_segment),
+        cmocka_unit_test(the_plan_does_not_change_a_bit),
+        cmocka_unit_test(a_seed_gives_the_same_start),
+        cmocka_unit_test(check_nan_names_the_first_bad_tensor),
+        cmocka_unit_test(an_overflow_does_not_poison_running_statistics),
+        cmocka_unit_test(repacks_vanish_where_layouts_agree),
+        cmocka_unit_test(two_wishes_on_one_value_are_an_error),
+        cmocka_unit_test(host_memory_may_run_out_anywhere),
+        cmocka_unit_test(device_memory_may_run_out),
+        cmocka_unit_test(a_failing_prepare_releases_what_was_prepared),
+        cmocka_unit_test(a_failing_node_is_named),
+        cmocka_unit_test(the_clock_sees_every_node_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,563 @@
+/* test_ops_cpu.c - the second and third rungs of the numerics ladder: every op of the CPU backend against the reference,
+ * for f32 and bf16, both activation layouts, one and two threads. Bit-exact on small integers wherever the arithmetic
+ * is exact, then random inputs within the tolerances of compare.c.
+ *
+ * A mismatch prints its repro line and the run goes on, so one run shows everything that is wrong. */
+#include "op_case.h"
+
+#include "ref/ref.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { EXACT = 1, RANDOM = 2, BOTH = EXACT | RANDOM, TRIVIAL = 4 };
+
+static const struct { const char *layout; int threads; } variants[] = {
+    { "blocked", 1 }, { "blocked", 2 }, { "nhwc", 1 }, { "nhwc", 2 },
+};
+
+typedef struct Ladder {
+    Backend *ref;
+    int      cases, failures, skips;
+    double   start; /* seconds */
+} Ladder;
+
+static const char *variant_name(size_t v, char text[32])
+{
+    snprintf(text, 32, "%s, %d thread%s", variants[v].layout, variants[v].threads, variants[v].threads > 1 ? "s" : "");
+    return text;
+}
+
+/* bf16 may be refused on a machine that does not multiply it, and only there. */
+static bool may_skip(Backend *be, const OpDesc *op, Status s)
+{
+    BackendInfo info;
+    backend_describe(be, &info);
+    bool bf16 = false;
+    for (int i = 0; i < op->n_in; i++)
+        bf16 |= op->in[i].dtype == DTYPE_BF16;
+    return s.code == STATUS_UNSUPPORTED && bf16 && !info.fast_bf16;
+}
+
+/* The CPU backend's thread count is the process's, so a backend is opened for a case and closed after it. */
+static void run_variant(Ladder *l, size_t v, const OpCase *c, CompareMode mode, const OpResult *want)
+{
+    Backend *be;
+    OpResult got;
+    char name[32];
+    Status s = backend_open("cpu", &(BackendOptions){ .threads = variants[v].threads, .layout = variants[v].layout }, &be);
+    if (s.code != STATUS_OK)
+        fail_msg("%s", s.text);
+    s = op_case_run(c, be, NULL, &got);
+    if (s.code == STATUS_OK)
+        s = op_case_compare(c, mode, want, &got);
+    l->cases++;
+    if (may_skip(be, &c->op, s)) {
+        l->skips++;
+        print_message("skipped: %s\n", s.text);
+    } else if (s.code != STATUS_OK) {
+        l->failures++;
+        print_error("%s: %s\n", variant_name(v, name), s.text);
+    }
+    op_result_release(&got);
+    backend_close(be);
+}
+
+static void run_mode(Ladder *l, const OpDesc *op, CompareMode mode, bool trivial)
+{
+    static const uint64_t seed = 20;
+    OpCase  *c;
+    OpResult want;
+    Status s = op_case_create(op, mode == COMPARE_EXACT ? FILL_INTEGER : FILL_RANDOM, seed, &c);
+    if (s.code != STATUS_OK)
+        fail_msg("%s", s.text);
+    c->trivial = trivial;
+    s = op_case_run(c, l->ref, NULL, &want);
+    if (s.code != STATUS_OK)
+        fail_msg("%s", s.text);
+    for (size_t v = 0; v < COUNT_OF(variants); v++)
+        run_variant(l, v, c, mode, &want);
+    op_result_release(&want);
+    op_case_destroy(c);
+}
+
+static void climb(Ladder *l, OpDesc op, int rungs)
+{
+    if (rungs & EXACT)
+        run_mode(l, &op, COMPARE_EXACT, rungs & TRIVIAL);
+    if (rungs & RANDOM)
+        run_mode(l, &op, COMPARE_TOLERANCE, rungs & TRIVIAL);
+}
+
+static Ladder ladder_start(void)
+{
+    Ladder l = { .start = clock_seconds() };
+    if (ref_backend.open(&(BackendOptions){ .threads = 2 }, &l.ref).code != STATUS_OK)
+        fail_msg("no reference backend");
+    return l;
+}
+
+static void ladder_end(Ladder *l)
+{
+    backend_close(l->ref);
+    print_message("%d cases, %d failed, %d skipped, %.1f s\n", l->cases, l->failures, l->skips, clock_seconds() - l->start);
+    assert_int_equal(l->failures, 0);
+    assert_true(l->cases > l->skips);
+}
+
+/* ---- convolution ---- */
+
+typedef struct ConvShape { int64_t n, h, w, c, k; int kernel, stride, pad; } ConvShape;
+
+static const ConvShape conv_shapes[] = {
+    /* ResNet-50's kinds, images made small */
+    { 1, 38, 38, 3, 64, 7, 2, 3 },   /* stem */
+    { 2, 9, 9, 3, 16, 3, 1, 1 },     /* small-input stem */
+    { 2, 8, 8, 64, 64, 1, 1, 0 },    /* 1x1 reduce */
+    { 2, 7, 7, 64, 256, 1, 1, 0 },   /* 1x1 expand */
+    { 2, 8, 8, 64, 64, 3, 1, 1 },    /* 3x3 */
+    { 2, 14, 14, 32, 48, 3, 2, 1 },  /* 3x3 with stride: first of a stage */
+    { 2, 8, 8, 64, 128, 1, 2, 0 },   /* shortcut with stride */
+    { 1, 2, 2, 128, 128, 3, 1, 1 },  /* last stage at 64 px */
+    { 2, 1, 1, 256, 64, 1, 1, 0 },   /* last stage at 32 px */
+    /* corners */
+    { 1, 5, 7, 24, 40, 3, 1, 1 },    /* nothing a multiple of 16, not square */
+    { 3, 7, 5, 5, 3, 3, 2, 1 },
+    { 1, 1, 1, 16, 32, 1, 1, 0 },
+    { 1, 1, 1, 3, 5, 3, 1, 1 },      /* one pixel under a 3x3 window */
+    { 2, 9, 9, 1, 1, 3, 1, 1 },      /* one channel */
+    { 1, 11, 6, 16, 20, 5, 3, 2 },   /* blocked in, not out; rows left over by the stride */
+    { 2, 6, 6, 10, 32, 2, 2, 0 },    /* not blocked in, blocked out; even window */
+};
+
+static OpDesc conv_op(const ConvShape *s, Dtype t)
+{
+    return (OpDesc){ .kind = OP_conv2d, .n_in = 2,
+        .in = { tensor_act(t, s->n, s->h, s->w, s->c), tensor_4d(t, s->k, s->kernel, s->kernel, s->c), tensor_1d(DTYPE_F32, s->k) },
+        .attr = { .kernel = s->kernel, .stride = s->stride, .pad = s->pad } };
+}
+
+static Tensor conv_output(const ConvShape *s, Dtype t)
+{
+    OpDesc op = conv_op(s, t);
+    Status status = op_infer(&op);
+    if (status.code != STATUS_OK)
+        fail_msg("%s", status.text);
+    return op.out[0];
+}
+
+static void test_conv2d(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(conv_shapes); i++)
+        for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++) {
+            OpDesc op = conv_op(&conv_shapes[i], t);
+            climb(&l, op, BOTH);
+            op.n_in = 3;
+            op.attr.relu = i % 2;
+            climb(&l, op, EXACT);
+            op.n_in = 2 + (i / 2) % 2;
+            op.attr.relu = true;
+            climb(&l, op, EXACT);
+        }
+    ladder_end(&l);
+}
+
+static void test_conv2d_dgrad(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(conv_shapes); i++)
+        for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++) {
+            const ConvShape *s = &conv_shapes[i];
+            OpDesc op = conv_op(s, t);
+            op.kind = OP_conv2d_dgrad;
+            op.in[0] = conv_output(s, t);
+            op.attr.in_h = s->h;
+            op.attr.in_w = s->w;
+            climb(&l, op, BOTH);
+        }
+    ladder_end(&l);
+}
+
+static void test_conv2d_wgrad(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(conv_shapes); i++)
+        for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++) {
+            OpDesc op = conv_op(&conv_shapes[i], t);
+            op.kind = OP_conv2d_wgrad;
+            op.in[1] = conv_output(&conv_shapes[i], t);
+            op.n_out = 1;
+            /* one pixel under a padded 3x3: eight of nine taps only ever see padding */
+            const int trivial = conv_shapes[i].h == 1 && conv_shapes[i].kernel > 1 ? TRIVIAL : 0;
+            climb(&l, op, BOTH | trivial);
+            op.attr.accumulate = true;
+            climb(&l, op, (i % 2 ? BOTH : EXACT) | trivial);
+            op.n_out = 2;
+            climb(&l, op, (i % 2 ? EXACT : BOTH) | trivial);
+            op.attr.accumulate = false;
+            if (i % 2)
+                climb(&l, op, EXACT | trivial);
+        }
+    ladder_end(&l);
+}
+
+/* ---- activations of every awkward shape ---- */
+
+static const int64_t act_shapes[][4] = {
+    { 2, 8, 8, 64 }, { 2, 7, 7, 32 }, { 3, 5, 3, 16 }, { 1, 9, 7, 24 }, { 2, 3, 5, 7 }, { 2, 4, 4, 1 }, { 4, 1, 1, 48 }, { 5, 1, 1, 10 },
+    { 2, 13, 11, 3 }, { 1, 33, 32, 17 }, { 3, 17, 19, 128 },
+};
+
+static Tensor act(size_t i, Dtype t)
+{
+    return tensor_act(t, act_shapes[i][0], act_shapes[i][1], act_shapes[i][2], act_shapes[i][3]);
+}
+
+static OpDesc norm_op(OpKind kind, Tensor x, bool relu, bool residual)
+{
+    Tensor v = tensor_1d(DTYPE_F32, x.dim[3]), mask = x;
+    mask.dtype = DTYPE_BIT;
+    OpDesc op = { .kind = kind, .n_in = 5 + residual, .in = { x, v, v, v, v, x },
+                  .attr = { .relu = relu, .residual = residual, .eps = 1e-5f, .momentum = 0.1f } };
+    if (kind == OP_batchnorm_grad) {
+        op.n_in = 5 + relu;
+        op.in[1] = x;
+        op.in[2] = v;
+        op.in[5] = mask;
+    }
+    return op;
+}
+
+static void climb_norm(OpKind kind, bool accumulate)
+{
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(act_shapes); i++)
+        for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++)
+            for (int flags = 0; flags < 4; flags++) {
+                OpDesc op = norm_op(kind, act(i, t), flags & 1, flags & 2);
+                op.attr.accumulate = accumulate;
+                climb(&l, op, RANDOM);
+            }
+    ladder_end(&l);
+}
+
+static void test_batchnorm(void **state)
+{
+    (void)state;
+    climb_norm(OP_batchnorm, false);
+}
+
+static void test_batchnorm_grad(void **state)
+{
+    (void)state;
+    climb_norm(OP_batchnorm_grad, false);
+    climb_norm(OP_batchnorm_grad, true);
+}
+
+static void test_batchnorm_infer(void **state)
+{
+    (void)state;
+    climb_norm(OP_batchnorm_infer, false);
+}
+
+/* One element a channel: y = beta, variance 0, nothing learnt; dx = 0. All constant, so all trivial. */
+static void test_batchnorm_of_one_element(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++) {
+        Tensor x = tensor_act(t, 1, 1, 1, 32);
+        climb(&l, norm_op(OP_batchnorm, x, true, true), RANDOM | TRIVIAL);
+        climb(&l, norm_op(OP_batchnorm_grad, x, true, true), RANDOM | TRIVIAL);
+        climb(&l, norm_op(OP_batchnorm_infer, x, true, true), RANDOM | TRIVIAL);
+    }
+    ladder_end(&l);
+}
+
+typedef struct PoolShape { int64_t n, h, w, c; int kernel, stride, pad; } PoolShape;
+
+static const PoolShape pool_shapes[] = {
+    { 2, 16, 16, 64, 3, 2, 1 }, { 1, 7, 9, 24, 3, 2, 1 }, { 2, 8, 8, 16, 2, 2, 0 }, { 1, 5, 5, 3, 3, 1, 1 }, { 2, 1, 1, 32, 3, 2, 1 },
+    { 1, 6, 7, 7, 3, 1, 2 }, { 1, 9, 8, 16, 2, 3, 0 }, { 1, 17, 16, 5, 15, 1, 7 }, { 2, 6, 6, 1, 5, 3, 2 },
+};
+
+/* Small integers tie all the time: the first one has to win, which shows in the gradient. */
+static void test_maxpool(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(pool_shapes); i++)
+        for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++) {
+            const PoolShape *s = &pool_shapes[i];
+            OpDesc op = { .kind = OP_maxpool, .n_in = 1, .in = { tensor_act(t, s->n, s->h, s->w, s->c) },
+                          .attr = { .kernel = s->kernel, .stride = s->stride, .pad = s->pad, .in_h = s->h, .in_w = s->w } };
+            const int trivial = s->kernel >= 5 ? TRIVIAL : 0; /* of so many integers -2..2 the maximum is 2; few pixels get a gradient */
+            climb(&l, op, BOTH | trivial);
+            if (op_infer(&op).code != STATUS_OK)
+                fail_msg("pool shape %zu", i);
+            op.kind = OP_maxpool_grad;
+            op.n_in = 2;
+            op.in[0] = op.out[0];
+            op.in[1] = op.out[1];
+            climb(&l, op, BOTH | trivial);
+        }
+    ladder_end(&l);
+}
+
+static void test_avgpool(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(act_shapes); i++)
+        for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++) {
+            const int64_t pixels = act_shapes[i][1] * act_shapes[i][2];
+            const int rungs = pixels & (pixels - 1) ? RANDOM : BOTH; /* dividing by a power of two is exact */
+            climb(&l, (OpDesc){ .kind = OP_avgpool, .n_in = 1, .in = { act(i, t) } }, rungs);
+            climb(&l, (OpDesc){ .kind = OP_avgpool_grad, .n_in = 1, .in = { tensor_2d(t, act_shapes[i][0], act_shapes[i][3]) },
+                                .attr = { .in_h = act_shapes[i][1], .in_w = act_shapes[i][2] } }, rungs);
+        }
+    ladder_end(&l);
+}
+
+/* ---- matrices ---- */
+
+static void test_linear(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = { /* M, K, O */
+        { 4, 2048, 32 }, { 8, 256, 100 }, { 4, 64, 10 }, { 1, 512, 10 }, { 3, 17, 5 }, { 7, 1, 3 }, { 33, 48, 32 }, { 2, 130, 1 },
+    };
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(shapes); i++)
+        for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++) {
+            Tensor x = tensor_2d(t, shapes[i][0], shapes[i][1]), w = tensor_2d(t, shapes[i][2], shapes[i][1]);
+            Tensor y = tensor_2d(t, shapes[i][0], shapes[i][2]);
+            OpDesc op = { .kind = OP_linear, .n_in = 2, .in = { x, w, tensor_1d(DTYPE_F32, shapes[i][2]) } };
+            climb(&l, op, BOTH);
+            op.n_in = 3;
+            climb(&l, op, BOTH);
+            climb(&l, (OpDesc){ .kind = OP_linear_dgrad, .n_in = 2, .in = { y, w } }, BOTH);
+            for (int flags = 0; flags < 4; flags++)
+                climb(&l, (OpDesc){ .kind = OP_linear_wgrad, .n_in = 2, .n_out = 1 + (flags & 1), .in = { x, y },
+                                    .attr = { .accumulate = flags & 2 } }, BOTH);
+        }
+    ladder_end(&l);
+}
+
+static void test_softmax_xent(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = { { 8, 10 }, { 64, 1000 }, { 5, 2 }, { 3, 17 }, { 33, 100 } };
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(shapes); i++)
+        for (int outputs = 1; outputs <= 2; outputs++)
+            climb(&l, (OpDesc){ .kind = OP_softmax_xent, .n_in = 3, .n_out = outputs,
+                .in = { tensor_2d(DTYPE_F32, shapes[i][0], shapes[i][1]), tensor_1d(DTYPE_I32, shapes[i][0]), tensor_1d(DTYPE_F32, 1) } }, RANDOM);
+    ladder_end(&l);
+}
+
+/* A label out of range is an error of the data, not a crash; large logits do not overflow. */
+static void test_softmax_xent_bad_label_and_large_logits(void **state)
+{
+    (void)state;
+    for (size_t v = 0; v < COUNT_OF(variants); v++) {
+        Backend *be;
+        OpResult got;
+        OpCase  *c;
+        assert_int_equal(backend_open("cpu", &(BackendOptions){ .threads = variants[v].threads }, &be).code, STATUS_OK);
+        assert_int_equal(op_case_create(&(OpDesc){ .kind = OP_softmax_xent, .n_in = 3, .n_out = 2,
+            .in = { tensor_2d(DTYPE_F32, 4, 3), tensor_1d(DTYPE_I32, 4), tensor_1d(DTYPE_F32, 1) } }, FILL_RANDOM, 1, &c).code, STATUS_OK);
+        static const int32_t bad[] = { 3, -2, INT32_MAX, INT32_MIN };
+        for (size_t i = 0; i < COUNT_OF(bad); i++) {
+            ((int32_t *)c->in[1])[2] = bad[i];
+            assert_int_equal(op_case_run(c, be, NULL, &got).code, STATUS_NUMERIC);
+        }
+        ((int32_t *)c->in[1])[2] = 1;
+        ((float *)c->in[0])[6] = 3e38f;
+        ((float *)c->in[0])[7] = 3e38f;
+        ((float *)c->in[0])[8] = -3e38f;
+        Status s = op_case_run(c, be, NULL, &got);
+        if (s.code != STATUS_OK)
+            fail_msg("%s", s.text);
+        const float scale = ((float *)c->in[2])[0], *dlogits = got.out[1];
+        assert_true(dlogits[6] == 0.5f * scale && dlogits[7] == -0.5f * scale && dlogits[8] == 0);
+        op_result_release(&got);
+        op_case_destroy(c);
+        backend_close(be);
+    }
+}
+
+/* ---- elementwise and optimiser ---- */
+
+static void test_pointwise(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(act_shapes); i++)
+        for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++) {
+            Tensor x = act(i, t), m = tensor_2d(t, act_shapes[i][0], act_shapes[i][3]);
+            const Dtype other = t == DTYPE_F32 ? DTYPE_BF16 : DTYPE_F32;
+            climb(&l, (OpDesc){ .kind = OP_add, .n_in = 2, .in = { x, x } }, BOTH);
+            climb(&l, (OpDesc){ .kind = OP_add, .n_in = 2, .in = { m, m } }, BOTH);
+            climb(&l, (OpDesc){ .kind = OP_relu_grad, .n_in = 2, .in = { x, x } }, BOTH);
+            climb(&l, (OpDesc){ .kind = OP_relu_grad, .n_in = 2, .in = { m, m } }, BOTH | TRIVIAL);
+            climb(&l, (OpDesc){ .kind = OP_cast, .n_in = 1, .in = { x }, .out = { { .dtype = other } } }, BOTH);
+            climb(&l, (OpDesc){ .kind = OP_cast, .n_in = 1, .in = { m }, .out = { { .dtype = other } } }, BOTH);
+            climb(&l, (OpDesc){ .kind = OP_cast, .n_in = 1, .in = { x }, .out = { { .dtype = t } } }, RANDOM);
+            climb(&l, (OpDesc){ .kind = OP_zero, .out = { x } }, EXACT | TRIVIAL);
+        }
+    climb(&l, (OpDesc){ .kind = OP_zero, .out = { tensor_1d(DTYPE_F32, 1003) } }, EXACT | TRIVIAL);
+    ladder_end(&l);
+}
+
+static void test_normalize_u8(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][4] = { { 2, 32, 32, 3 }, { 1, 28, 28, 1 }, { 3, 5, 7, 4 }, { 1, 1, 3, 2 } };
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(shapes); i++)
+        for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++)
+            climb(&l, (OpDesc){ .kind = OP_normalize_u8, .n_in = 1,
+                .in = { tensor_4d(DTYPE_U8, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]) }, .out = { { .dtype = t } },
+                .attr = { .mean = { 0.485f, 0.456f, 0.406f, 0.5f }, .deviation = { 0.229f, 0.224f, 0.225f, 0.25f } } }, RANDOM);
+    ladder_end(&l);
+}
+
+static void test_optimizer(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = { 1, 15, 16, 17, 1000, 70001 };
+    Ladder l = ladder_start();
+    for (size_t i = 0; i < COUNT_OF(lengths); i++) {
+        Tensor g = tensor_1d(DTYPE_F32, lengths[i]);
+        climb(&l, (OpDesc){ .kind = OP_sqnorm, .n_in = 1, .in = { g } }, BOTH);
+        for (int nesterov = 0; nesterov < 2; nesterov++) {
+            OpDesc op = { .kind = OP_sgd, .n_in = 2, .in = { g, tensor_1d(DTYPE_F32, 4) },
+                          .attr = { .momentum = 0.5f, .weight_decay = 0.25f, .nesterov = nesterov } };
+            climb(&l, op, EXACT | (lengths[i] == 1 ? TRIVIAL : 0)); /* halves and quarters: exact */
+            op.attr.momentum = 0.9f;
+            op.attr.weight_decay = 1e-4f;
+            climb(&l, op, RANDOM);
+        }
+    }
+    climb(&l, (OpDesc){ .kind = OP_sqnorm, .n_in = 1, .in = { tensor_4d(DTYPE_F32, 24, 3, 3, 5) } }, BOTH);
+    climb(&l, (OpDesc){ .kind = OP_sgd, .n_in = 2, .in = { tensor_4d(DTYPE_F32, 24, 3, 3, 5), tensor_1d(DTYPE_F32, 4) } }, BOTH);
+    ladder_end(&l);
+}
+
+/* ---- weights in the layouts that the primitives ask for ---- */
+
+static void climb_forced(Ladder *l, Backend *be, OpDesc op, const OpNeeds *layouts, CompareMode mode)
+{
+    OpCase  *c;
+    OpResult want, got;
+    memset(&got, 0, sizeof got);
+    if (op_case_create(&op, mode == COMPARE_EXACT ? FILL_INTEGER : FILL_RANDOM, 5, &c).code != STATUS_OK
+        || op_case_run(c, l->ref, NULL, &want).code != STATUS_OK)
+        fail_msg("%s on the reference", op_names[op.kind]);
+    c->trivial = op.kind == OP_zero;
+    Status s = op_case_run(c, be, layouts, &got);
+    if (s.code == STATUS_OK)
+        s = op_case_compare(c, mode, &want, &got);
+    l->cases++;
+    if (s.code != STATUS_OK) {
+        l->failures++;
+        print_error("in layouts %d, %d -> %d, %d: %s\n", layouts->in_layout[0], layouts->in_layout[1], layouts->out_layout[0],
+                    layouts->out_layout[1], s.text);
+    }
+    op_result_release(&want);
+    op_result_release(&got);
+    op_case_destroy(c);
+}
+
+static OpNeeds query(Backend *be, OpDesc op)
+{
+    OpNeeds needs;
+    Status s = op_infer(&op);
+    if (s.code == STATUS_OK)
+        s = backend_query(be, &op, &needs);
+    if (s.code != STATUS_OK)
+        fail_msg("%s", s.text);
+    return needs;
+}
+
+static int or_plain(int layout) { return layout == LAYOUT_ANY ? LAYOUT_PLAIN : layout; }
+
+/* The way of a weight in training: wgrad's layout -> sqnorm, sgd in it -> repack to what conv2d and conv2d_dgrad read. */
+static void check_weight_chain(Ladder *l, Backend *be, const ConvShape *s, Dtype t)
+{
+    OpDesc forward = conv_op(s, t), dgrad = forward, wgrad = forward;
+    dgrad.kind = OP_conv2d_dgrad;
+    dgrad.in[0] = conv_output(s, t);
+    dgrad.attr.in_h = s->h;
+    dgrad.attr.in_w = s->w;
+    wgrad.kind = OP_conv2d_wgrad;
+    wgrad.in[1] = conv_output(s, t);
+    const int from = or_plain(query(be, wgrad).out_layout[0]);
+    const int targets[] = { or_plain(query(be, forward).in_layout[1]), or_plain(query(be, dgrad).in_layout[1]), LAYOUT_PLAIN };
+    Tensor dw = tensor_4d(DTYPE_F32, s->k, s->kernel, s->kernel, s->c);
+
+    OpNeeds layouts = { 0 };
+    for (int i = 0; i < OP_MAX_IN; i++)
+        layouts.in_layout[i] = LAYOUT_ANY;
+    for (int i = 0; i < OP_MAX_OUT; i++)
+        layouts.out_layout[i] = LAYOUT_ANY;
+    layouts.in_layout[0] = from;
+    climb_forced(l, be, (OpDesc){ .kind = OP_sqnorm, .n_in = 1, .in = { dw } }, &layouts, COMPARE_EXACT);
+    for (size_t i = 0; i < COUNT_OF(targets); i++) {
+        layouts.out_layout[0] = targets[i];
+        climb_forced(l, be, (OpDesc){ .kind = OP_repack, .n_in = 1, .in = { dw }, .out = { { .dtype = t } } }, &layouts, COMPARE_TOLERANCE);
+    }
+    layouts.out_layout[0] = layouts.out_layout[1] = from;
+    climb_forced(l, be, (OpDesc){ .kind = OP_sgd, .n_in = 2, .in = { dw, tensor_1d(DTYPE_F32, 4) },
+                                  .attr = { .momentum = 0.9f, .weight_decay = 1e-4f } }, &layouts, COMPARE_TOLERANCE);
+    layouts.in_layout[0] = LAYOUT_ANY;
+    layouts.out_layout[1] = LAYOUT_ANY;
+    climb_forced(l, be, (OpDesc){ .kind = OP_zero, .out = { dw } }, &layouts, COMPARE_EXACT);
+}
+
+static void test_weight_layouts(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (size_t v = 0; v < COUNT_OF(variants); v++) {
+        Backend *be;
+        assert_int_equal(backend_open("cpu", &(BackendOptions){ .threads = variants[v].threads, .layout = variants[v].layout }, &be).code, STATUS_OK);
+        for (size_t i = 0; i < COUNT_OF(conv_shapes); i++)
+            for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++)
+                check_weight_chain(&l, be, &conv_shapes[i], t);
+        backend_close(be);
+    }
+    ladder_end(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv2d),
+        cmocka_unit_test(test_conv2d_dgrad),
+        cmocka_unit_test(test_conv2d_wgrad),
+        cmocka_unit_test(test_batchnorm),
+        cmocka_unit_test(test_batchnorm_grad),
+        cmocka_unit_test(test_batchnorm_infer),
+        cmocka_unit_test(test_batchnorm_of_one_element),
+        cmocka_unit_test(test_maxpool),
+        cmocka_unit_test(test_avgpool),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_softmax_xent),
+        cmocka_unit_test(test_softmax_xent_bad_label_and_large_logits),
+        cmocka_unit_test(test_pointwise),
+        cmocka_unit_test(test_normalize_u8),
+        cmocka_unit_test(test_optimizer),
+        cmocka_unit_test(test_weight_layouts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* tiny_net.c - see tiny_net.h. */
+#include "tiny_net.h"
+
+#include "../nets/grad.h"
+#include "../nets/layers.h"
+#include "../nets/optim.h"
+#include "ref/ref.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+void expect_ok(Status s)
+{
+    if (s.code != STATUS_OK)
+        fail_msg("%s: %s", status_code_name(s.code), s.text);
+}
+
+void expect_error(Status s, StatusCode code, const char *word)
+{
+    if (s.code != code || !strstr(s.text, word) || strchr(s.text, '\n'))
+        fail_msg("expected %s with '%s', got %s: %s", status_code_name(code), word, status_code_name(s.code), s.text);
+}
+
+Backend *tiny_backend(const char *name)
+{
+    Backend       *be = NULL;
+    BackendOptions options = { .threads = 2 };
+    expect_ok(strcmp(name, "ref") ? backend_open(name, &options, &be) : ref_backend.open(&options, &be));
+    return be;
+}
+
+NetConfig tiny_config(int64_t batch)
+{
+    NetConfig c = net_config_default();
+    c.batch = batch;
+    c.size = 32;
+    c.classes = 10;
+    c.width = 0.125;
+    c.stem = STEM_SMALL;
+    c.zero_init_gamma = true;
+    return c;
+}
+
+void plain_net_build(int64_t batch, bool accumulate, Net *out)
+{
+    const float mean[3] = { 0.5f, 0.5f, 0.5f }, deviation[3] = { 0.25f, 0.25f, 0.25f };
+    Graph *g;
+    expect_ok(graph_create(&g));
+    *out = (Net){ .config = tiny_config(batch), .graph = g, .eval_metrics = NO_VALUE };
+    out->config.size = 16;
+    out->config.accumulate = accumulate;
+    out->image = graph_value(g, "image", tensor_4d(DTYPE_U8, batch, 16, 16, 3), MEM_INPUT);
+    out->labels = graph_value(g, "labels", tensor_1d(DTYPE_I32, batch), MEM_INPUT);
+    out->scale = graph_value(g, "scale", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
+    out->hyper = graph_value(g, "hyper", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
+    out->metrics = graph_value(g, "metrics", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
+    out->norm2 = graph_value(g, "norm2", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
+
+    Value x = layer_normalize(g, "input", out->image, mean, deviation);
+    x = layer_conv_bias_relu(g, "conv1", x, 3, 16, 1);
+    x = layer_maxpool(g, "pool", x, 3, 2);
+    Value y = layer_conv_bias_relu(g, "conv2", x, 3, 16, 1);
+    x = graph_emit(g, (OpDesc){ .kind = OP_add }, 2, (Value[]){ x, y });
+    x = layer_conv_bias_relu(g, "conv3", x, 1, 32, 2);
+    out->logits = layer_linear(g, "fc", layer_global_avgpool(g, "mean", x), 10);
+    layer_loss(g, "loss", out->logits, out->labels, out->scale, out->metrics);
+
+    grad_append(g, accumulate);
+    optim_append_zero(g, out->metrics);
+    optim_append_sgd(g, &(SgdConfig){ 0.9f, 1e-4f, accumulate }, out->hyper, out->norm2);
+    copies_append(g);
+    expect_ok(graph_status(g));
+}
+
+static size_t image_bytes(const NetConfig *c)
+{
+    return (size_t)(c->size * c->size * c->channels);
+}
+
+enum { DATA_SAMPLES = 8 }; /* of which a micro-batch takes some */
+
+TinyData tiny_data(const NetConfig *c, uint64_t seed)
+{
+    size_t   bytes = image_bytes(c) * DATA_SAMPLES;
+    TinyData d = { malloc(bytes), malloc(DATA_SAMPLES * sizeof *d.labels) };
+    assert_non_null(d.pixels);
+    assert_non_null(d.labels);
+    for (size_t i = 0; i < bytes; i++)
+        d.pixels[i] = (uint8_t)(rng_block(seed, 1, i).word[0] & 255);
+    for (int i = 0; i < DATA_SAMPLES; i++)
+        d.labels[i] = (int32_t)rng_below(seed, 2, (uint64_t)i, c->classes);
+    return d;
+}
+
+void tiny_data_free(TinyData *d)
+{
+    free(d->pixels);
+    free(d->labels);
+}
+
+MicroBatch tiny_batch(const TinyData *d, const NetConfig *c, int64_t first)
+{
+    assert_true(first + c->batch <= DATA_SAMPLES);
+    return (MicroBatch){ d->pixels + image_bytes(c) * (size_t)first, d->labels + first };
+}
+
+void tiny_bind(Tiny *t, const char *backend, const ExecOptions *options)
+{
+    t->be = tiny_backend(backend);
+    t->session = (Session){ .net = &t->net };
+    expect_ok(exec_create(t->net.graph, t->be, options, &t->session.exec));
+    expect_ok(exec_init(t->session.exec, 1));
+}
+
+void tiny_open(const NetConfig *config, const char *backend, const ExecOptions *options, Tiny *out)
+{
+    expect_ok(net_build(config, &out->net));
+    tiny_bind(out, backend, options);
+}
+
+void tiny_close(Tiny *t)
+{
+    exec_destroy(t->session.exec);
+    backend_close(t->be);
+    net_destroy(&t->net);
+}
+
+StepResult tiny_train(Tiny *t, int steps, int accum, uint64_t seed)
+{
+    const NetConfig *c = &t->net.config;
+    StepResult       result = { 0 };
+    TinyData         data = tiny_data(c, seed);
+    for (int i = 0; i < steps; i++) {
+        expect_ok(step_begin(&t->session, accum * c->batch));
+        for (int k = 0; k < accum; k++) {
+            MicroBatch batch = tiny_batch(&data, c, k * c->batch);
+            expect_ok(step_micro(&t->session, &batch));
+        }
+        expect_ok(step_update(&t->session, 0.01f));
+        expect_ok(step_result(&t->session, &result));
+    }
+    tiny_data_free(&data);
+    return result;
+}
+
+float *tiny_read(Tiny *t, Value v)
+{
+    const Tensor *shape = graph_tensor(t->net.graph, v);
+    int64_t       n = tensor_count(shape);
+    float        *values = malloc((size_t)n * sizeof *values);
+    assert_non_null(values);
+    expect_ok(exec_read(t->session.exec, v, values));
+    if (shape->dtype == DTYPE_BF16)
+        for (int64_t i = n - 1; i >= 0; i--)
+            values[i] = bf16_to_f32(((uint16_t *)(void *)values)[i]);
+    return values;
+}
+
+uint64_t tiny_hash(Tiny *t)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325); /* FNV-1a */
+    for (int v = 0; v < t->net.graph->value_count; v++) {
+        if (t->net.graph->values[v].kind != MEM_WEIGHT)
+            continue;
+        float  *values = tiny_read(t, (Value){ v });
+        size_t  bytes = tensor_bytes(&t->net.graph->values[v].tensor);
+        for (size_t i = 0; i < bytes; i++)
+            hash = (hash ^ ((unsigned char *)values)[i]) * UINT64_C(0x100000001B3);
+        free(values);
+    }
+    return hash;
+}
+
+double tiny_distance(Tiny *a, Value va, Tiny *b, Value vb)
+{
+    float  *x = tiny_read(a, va), *y = tiny_read(b, vb);
+    double  difference = 0, norm = 0;
+    int64_t n = tensor_count(graph_tensor(a->net.graph, va));
+    assert_int_equal(n, tensor_count(graph_tensor(b->net.graph, vb)));
+    for (int64_t i = 0; i < n; i++) {
+        difference += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+        norm += (double)y[i] * (double)y[i];
+    }
+    free(x);
+    free(y);
+    assert_true(isfinite(difference) && isfinite(norm));
+    return difference == 0 ? 0 : sqrt(difference / norm);
+}

@@ -1,7 +1,8 @@
 /* conv.c - convolutions by oneDNN: forward, gradient of the data, gradient of the weights.
  *
  * Weights are in the layout that the primitive asks for. A gradient that accumulates is computed into scratch and added,
- * because oneDNN's backward convolutions overwrite. */
+ * because oneDNN's backward convolutions overwrite. A first convolution (image channels in, blocked channels out) gets a copy
+ * of x as nchw, because for nhwc oneDNN only has its reference loops there. */
 #include "amx_wgrad.h"
 #include "cpu.h"
 
@@ -10,8 +11,9 @@
 typedef struct ConvDescs { MemDesc x, w, bias, y; } ConvDescs;
 
 typedef struct ConvState {
-    Prim   prim;
-    size_t dw_offset, db_offset; /* in scratch, where accumulating */
+    Prim      prim;
+    Relayout *to_nchw;                     /* of x, or NULL */
+    size_t    dw_offset, db_offset, x_offset; /* in scratch, if used */
 } ConvState;
 
 /* Where the convolution's operands stand in the op: x is also dx, w also dw, y also dy. */
@@ -26,6 +28,31 @@ static ConvSlots conv_slots(const OpDesc *op)
     }
 }
 
+/* Whether x has to be copied to nchw. */
+static bool needs_nchw(const CpuBackend *be, const OpDesc *op)
+{
+    ConvSlots s = conv_slots(op);
+    return op->kind != OP_conv2d_dgrad && s.x->dim[3] < 16 && cpu_is_blocked(be, s.y);
+}
+
+static Status nchw_desc(const Tensor *x, MemDesc *out)
+{
+    dnnl_dims_t dims = { x->dim[0], x->dim[3], x->dim[1], x->dim[2] };
+    DNNL_TRY(compat_md_create(out, 4, dims, cpu_dnnl_type(x->dtype), dnnl_abcd));
+    return status_ok();
+}
+
+static Status nchw_copy_create(CpuBackend *be, const Tensor *x, Relayout **out)
+{
+    MemDesc md;
+    Tensor  to = *x;
+    TRY(nchw_desc(x, &md));
+    Status status = cpu_layout_id(be, x, md, &to.layout);
+    compat_md_destroy(md);
+    TRY(status);
+    return relayout_create(be, x, &to, out);
+}
+
 static void descs_destroy(ConvDescs *d)
 {
     compat_md_destroy(d->x);
@@ -35,11 +62,11 @@ static void descs_destroy(ConvDescs *d)
 }
 
 /* Descriptors; the weights' layout is left to oneDNN. */
-static Status descs_create(CpuBackend *be, const ConvSlots *s, ConvDescs *d)
+static Status descs_create(CpuBackend *be, const OpDesc *op, const ConvSlots *s, ConvDescs *d)
 {
     *d = (ConvDescs){ 0 };
     dnnl_dims_t dims = { s->w->dim[0], s->w->dim[3], s->w->dim[1], s->w->dim[2] };
-    TRY(cpu_desc_create(be, s->x, &d->x));
+    TRY(needs_nchw(be, op) ? nchw_desc(s->x, &d->x) : cpu_desc_create(be, s->x, &d->x));
     TRY(cpu_desc_create(be, s->y, &d->y));
     if (s->bias)
         TRY(cpu_desc_create(be, s->bias, &d->bias));
@@ -68,7 +95,7 @@ static Status conv_pd_create(CpuBackend *be, const OpDesc *op, dnnl_primitive_de
     dnnl_primitive_desc_t hint = NULL;
     dnnl_primitive_attr_t attr = NULL;
     *pd = NULL;
-    TRY_GOTO(status, descs_create(be, &s, &d), done);
+    TRY_GOTO(status, descs_create(be, op, &s, &d), done);
     TRY_GOTO(status, prim_attr_create(op->kind == OP_conv2d && a->relu, false, &attr), done);
     if (op->kind == OP_conv2d) {
         DNNL_TRY_GOTO(status, compat_conv_forward(pd, be->engine, d.x, d.w, d.bias, d.y, &shape, attr), done);
@@ -113,6 +140,8 @@ static Status conv_query(Backend *base, const OpDesc *op, OpNeeds *needs)
     needs->scratch = prim_scratch_bytes(pd);
     if (wgrad && op->attr.accumulate)
         needs->scratch += round_64(dnnl_memory_desc_get_size(w)) + bias_bytes(op);
+    if (needs_nchw(be, op))
+        needs->scratch += tensor_bytes(&op->in[0]);
     dnnl_primitive_desc_destroy(pd);
     return status;
 }
@@ -140,6 +169,7 @@ static void conv_release(void *state)
     if (!s)
         return;
     prim_release(&s->prim);
+    relayout_destroy(s->to_nchw);
     free(s);
 }
 
@@ -152,10 +182,10 @@ static Status bind_query(CpuBackend *be, ConvState *s, const_dnnl_primitive_desc
 
 static Status bind_all(CpuBackend *be, const OpDesc *op, const_dnnl_primitive_desc_t pd, ConvState *s)
 {
-    const int out = op->n_in;
+    const int out = op->n_in, x = s->to_nchw ? PRIM_SCRATCH : 0;
     switch (op->kind) {
     case OP_conv2d:
-        TRY(bind_query(be, s, pd, DNNL_ARG_SRC, dnnl_query_src_md, 0, 0, 0));
+        TRY(bind_query(be, s, pd, DNNL_ARG_SRC, dnnl_query_src_md, 0, x, s->x_offset));
         TRY(bind_query(be, s, pd, DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1, 0));
         if (op->n_in == 3)
             TRY(bind_query(be, s, pd, DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2, 0));
@@ -168,12 +198,21 @@ static Status bind_all(CpuBackend *be, const OpDesc *op, const_dnnl_primitive_de
         break;
     }
     const bool add = op->attr.accumulate;
-    TRY(bind_query(be, s, pd, DNNL_ARG_SRC, dnnl_query_src_md, 0, 0, 0));
+    TRY(bind_query(be, s, pd, DNNL_ARG_SRC, dnnl_query_src_md, 0, x, s->x_offset));
     TRY(bind_query(be, s, pd, DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 1, 0));
     TRY(bind_query(be, s, pd, DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0, add ? PRIM_SCRATCH : out, s->dw_offset));
     if (op->n_out == 2)
         TRY(bind_query(be, s, pd, DNNL_ARG_DIFF_BIAS, dnnl_query_diff_weights_md, 1, add ? PRIM_SCRATCH : out + 1, s->db_offset));
     return status_ok();
+}
+
+/* Scratch: oneDNN's scratchpad, dw and dbias where they are added later, x as nchw. */
+static void place_scratch(const OpDesc *op, const_dnnl_primitive_desc_t pd, ConvState *s)
+{
+    const bool add = op->kind == OP_conv2d_wgrad && op->attr.accumulate;
+    s->dw_offset = prim_scratch_bytes(pd);
+    s->db_offset = s->dw_offset + (add ? round_64(dnnl_memory_desc_get_size(weights_desc(op, pd))) : 0);
+    s->x_offset = s->db_offset + (add ? bias_bytes(op) : 0);
 }
 
 static Status conv_prepare(Backend *base, const OpDesc *op, void **state)
@@ -186,8 +225,9 @@ static Status conv_prepare(Backend *base, const OpDesc *op, void **state)
     if (!s)
         return status_error(STATUS_OOM, "no memory for a convolution");
     TRY_GOTO(status, conv_pd_create(be, op, &pd), done);
-    s->dw_offset = prim_scratch_bytes(pd);
-    s->db_offset = s->dw_offset + round_64(dnnl_memory_desc_get_size(weights_desc(op, pd)));
+    place_scratch(op, pd, s);
+    if (needs_nchw(be, op))
+        TRY_GOTO(status, nchw_copy_create(be, &op->in[0], &s->to_nchw), done);
     TRY_GOTO(status, prim_create(be, &s->prim, pd, 0), done);
     status = bind_all(be, op, pd, s);
 done:
@@ -203,7 +243,10 @@ done:
 static Status conv_run(Backend *be, const OpDesc *op, void *state, void *const *buf, void *scratch)
 {
     (void)op;
-    return prim_run(cpu_of(be), &((ConvState *)state)->prim, buf, scratch);
+    ConvState *s = state;
+    if (s->to_nchw)
+        relayout_run(s->to_nchw, buf[0], (char *)scratch + s->x_offset);
+    return prim_run(cpu_of(be), &s->prim, buf, scratch);
 }
 
 static Status wgrad_prepare(Backend *base, const OpDesc *op, void **state)
@@ -227,7 +270,7 @@ static Status wgrad_run(Backend *base, const OpDesc *op, void *state, void *cons
         amx_wgrad_run(be, op, buf[0], buf[1], buf[2], scratch);
         return status_ok();
     }
-    TRY(prim_run(be, &s->prim, buf, scratch));
+    TRY(conv_run(base, op, state, buf, scratch));
     if (!op->attr.accumulate)
         return status_ok();
     void *const *out = buf + op->n_in;

@@ -1,8 +1,9 @@
-/* conv.c - convolutions by oneDNN: forward, gradient of the data, gradient of the weights.
+/* conv.c - convolutions: forward, gradient of the data, gradient of the weights; by oneDNN, or by own kernels where there is AMX.
  *
  * Weights are in the layout that the primitive asks for. A gradient that accumulates is computed into scratch and added,
  * because oneDNN's backward convolutions overwrite. A first convolution (image channels in, blocked channels out) gets a copy
  * of x as nchw, because for nhwc oneDNN only has its reference loops there. */
+#include "amx_conv.h"
 #include "amx_wgrad.h"
 #include "cpu.h"
 
@@ -124,9 +125,37 @@ static size_t round_64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static size_t bias_bytes(const OpDesc *op) { return op->n_out == 2 ? round_64(tensor_bytes(&op->out[1])) : 0; }
 
+/* The same on AMX tiles, by own kernels; the one for the weights' gradient adds to dw by itself. */
+static bool is_amx(const CpuBackend *be, const OpDesc *op)
+{
+    return op->kind == OP_conv2d_wgrad ? amx_wgrad_fits(be, op) : amx_conv_fits(be, op);
+}
+
+static Status amx_query(CpuBackend *be, const OpDesc *op, OpNeeds *needs)
+{
+    const bool wgrad = op->kind == OP_conv2d_wgrad;
+    MemDesc    md;
+    TRY(wgrad ? amx_wgrad_desc(op, &md) : amx_conv_desc(op, &md));
+    Status status = wgrad ? cpu_layout_id(be, &op->out[0], md, &needs->out_layout[0])
+                          : cpu_layout_id(be, &op->in[1], md, &needs->in_layout[1]);
+    compat_md_destroy(md);
+    needs->scratch = wgrad ? amx_wgrad_scratch(be, op) : amx_conv_scratch(be, op);
+    return status;
+}
+
+static void amx_run(const CpuBackend *be, const OpDesc *op, void *const *buf, void *scratch)
+{
+    if (op->kind == OP_conv2d_wgrad)
+        amx_wgrad_run(be, op, buf[0], buf[1], buf[2], scratch);
+    else
+        amx_conv_run(be, op, buf, scratch);
+}
+
 static Status conv_query(Backend *base, const OpDesc *op, OpNeeds *needs)
 {
     CpuBackend *be = cpu_of(base);
+    if (is_amx(be, op))
+        return amx_query(be, op, needs);
     dnnl_primitive_desc_t pd;
     TRY(conv_pd_create(be, op, &pd));
     ConstMemDesc w = weights_desc(op, pd);
@@ -144,23 +173,6 @@ static Status conv_query(Backend *base, const OpDesc *op, OpNeeds *needs)
         needs->scratch += tensor_bytes(&op->in[0]);
     dnnl_primitive_desc_destroy(pd);
     return status;
-}
-
-/* The weights' gradient on AMX tiles: own kernel, which adds to dw by itself. */
-static Status amx_wgrad_query(CpuBackend *be, const OpDesc *op, OpNeeds *needs)
-{
-    MemDesc md;
-    TRY(amx_wgrad_desc(op, &md));
-    Status status = cpu_layout_id(be, &op->out[0], md, &needs->out_layout[0]);
-    compat_md_destroy(md);
-    needs->scratch = amx_wgrad_scratch(be, op);
-    return status;
-}
-
-static Status wgrad_query(Backend *base, const OpDesc *op, OpNeeds *needs)
-{
-    CpuBackend *be = cpu_of(base);
-    return amx_wgrad_fits(be, op) ? amx_wgrad_query(be, op, needs) : conv_query(base, op, needs);
 }
 
 static void conv_release(void *state)
@@ -220,7 +232,9 @@ static Status conv_prepare(Backend *base, const OpDesc *op, void **state)
     CpuBackend *be = cpu_of(base);
     Status      status;
     dnnl_primitive_desc_t pd = NULL;
-    *state = NULL;
+    *state = NULL; /* stays so for AMX */
+    if (is_amx(be, op))
+        return status_ok();
     ConvState *s = calloc(1, sizeof *s);
     if (!s)
         return status_error(STATUS_OOM, "no memory for a convolution");
@@ -242,17 +256,14 @@ done:
 
 static Status conv_run(Backend *be, const OpDesc *op, void *state, void *const *buf, void *scratch)
 {
-    (void)op;
     ConvState *s = state;
+    if (!s) {
+        amx_run(cpu_of(be), op, buf, scratch);
+        return status_ok();
+    }
     if (s->to_nchw)
         relayout_run(s->to_nchw, buf[0], (char *)scratch + s->x_offset);
     return prim_run(cpu_of(be), &s->prim, buf, scratch);
-}
-
-static Status wgrad_prepare(Backend *base, const OpDesc *op, void **state)
-{
-    *state = NULL;
-    return amx_wgrad_fits(cpu_of(base), op) ? status_ok() : conv_prepare(base, op, state);
 }
 
 static void add_to(int threads, float *restrict sum, const float *restrict x, int64_t n)
@@ -266,12 +277,8 @@ static Status wgrad_run(Backend *base, const OpDesc *op, void *state, void *cons
 {
     CpuBackend *be = cpu_of(base);
     ConvState  *s = state;
-    if (!s) {
-        amx_wgrad_run(be, op, buf[0], buf[1], buf[2], scratch);
-        return status_ok();
-    }
     TRY(conv_run(base, op, state, buf, scratch));
-    if (!op->attr.accumulate)
+    if (!s || !op->attr.accumulate)
         return status_ok();
     void *const *out = buf + op->n_in;
     add_to(be->threads, out[0], (const float *)((char *)scratch + s->dw_offset), cpu_physical_count(be, &op->out[0]));
@@ -282,4 +289,4 @@ static Status wgrad_run(Backend *base, const OpDesc *op, void *state, void *cons
 
 const Kernel cpu_conv2d = { conv_query, conv_prepare, conv_run, conv_release };
 const Kernel cpu_conv2d_dgrad = { conv_query, conv_prepare, conv_run, conv_release };
-const Kernel cpu_conv2d_wgrad = { wgrad_query, wgrad_prepare, wgrad_run, conv_release };
+const Kernel cpu_conv2d_wgrad = { conv_query, conv_prepare, wgrad_run, conv_release };

@@ -30,7 +30,6 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 DEFAULT_CELLS = "224/1,224/2,224/8,64/8,64/32"
 WARMUP_STEPS = 3
 STEPS_MIN, STEPS_MAX = 2, 200  # timed steps of one block, where not given
-LOAD_DISTURBS = 0.2            # cores busy with something else, as in bench/cell.c
 
 # glibc's malloc without mmap and trimming, on transparent huge pages: 10-15 % for PyTorch, whose tensors come and go in
 # every step. batchmark takes its memory once and runs with malloc as it is.
@@ -243,7 +242,7 @@ def new_record(args, argv):
 
 def disturbance(cell):
     load = cell["load"]["median"]
-    return "" if load is None or load <= LOAD_DISTURBS else f"; disturbed: others kept {load:.1f} cores busy"
+    return "" if load is None or load <= summary.LOAD_DISTURBS else f"; disturbed: others kept {load:.1f} cores busy"
 
 
 def outcome(cell):

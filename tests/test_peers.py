@@ -75,6 +75,9 @@ class Table(unittest.TestCase):
         row = summary.table_row(finished_cell(peak_bytes={"torch": None, "batchmark": 1 << 30}, load={"median": None, "max": None}))
         self.assertEqual(row[8:], ["unknown", "1.00 GiB", "unknown", "unknown"])
 
+    def test_a_disturbed_cell_says_so(self):
+        self.assertEqual(summary.table_row(finished_cell(load={"median": 1.5, "max": 2}))[-1], "1.50, disturbed")
+
     def test_a_cell_that_did_not_run_shows_its_reason(self):
         failed = {"size": 64, "batch": 8, "amp": "off", "status": "failed", "reason": "died: a | b"}
         lines = summary.markdown_table([finished_cell(), failed]).splitlines()

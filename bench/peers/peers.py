@@ -30,7 +30,6 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 DEFAULT_CELLS = "224/1,224/2,224/8,64/8,64/32"
 WARMUP_STEPS = 3
 STEPS_MIN, STEPS_MAX = 2, 200  # timed steps of one block, where not given
-LOAD_DISTURBS = 0.2            # cores busy with something else, as in bench/cell.c
 
 # glibc's malloc without mmap and trimming, on transparent huge pages: 10-15 % for PyTorch, whose tensors come and go in
 # every step. batchmark takes its memory once and runs with malloc as it is.
@@ -91,15 +90,16 @@ def parse_arguments(argv):
     add("--steps", type=int, default=0, help="timed steps in one block; 0 = as many as fit into --seconds [%(default)s]")
     add("--seconds", type=float, default=28, help="time to aim at for the rounds of one cell, where --steps is 0 [%(default)s]")
     add("--threads", type=int, default=cores, help="threads of each peer [%(default)s, the cores this process may use]")
-    add("--timeout", type=float, default=300, help="seconds to wait for any one answer of a peer [%(default)s]")
+    add("--timeout", type=float, help="seconds to wait for any one answer of a peer [300, with --compile 1800]")
     add("--compile", action="store_true", help="PyTorch with torch.compile (needs a C++ compiler, and minutes)")
     add("--python", help="a Python that has torch [this one, or the one of --setup]")
     add("--setup", metavar="DIR", default=os.path.join(ROOT, "build", "peers-venv"),
-        help="where to install torch if no Python has it: a throw-away environment, about 3 GB or more [build/peers-venv]")
+        help="where to install torch if no Python has it: a throw-away environment, about 6 GB [build/peers-venv]")
     add("--binary", default=os.path.join(ROOT, "build", "batchmark"), help="[build/batchmark]")
     add("--out", metavar="DIR", help="folder for peers.json [results/<time>-<host>]")
     args = parser.parse_args(argv)
     args.cells = parse_cells(args.cells)
+    args.timeout = (1800 if args.compile else 300) if args.timeout is None else args.timeout
     for name, low, high in (("rounds", 1, 1000), ("steps", 0, 1000), ("threads", 1, 4096), ("seconds", 0.1, 86400), ("timeout", 0.1, 86400)):
         if not low <= getattr(args, name) <= high:
             raise UsageError(f"--{name} {getattr(args, name)}: must be from {low} to {high}")
@@ -243,7 +243,7 @@ def new_record(args, argv):
 
 def disturbance(cell):
     load = cell["load"]["median"]
-    return "" if load is None or load <= LOAD_DISTURBS else f"; disturbed: others kept {load:.1f} cores busy"
+    return "" if load is None or load <= summary.LOAD_DISTURBS else f"; disturbed: others kept {load:.1f} cores busy"
 
 
 def outcome(cell):

@@ -49,7 +49,7 @@ for f in "$run"/charts/*.svg; do
     charts=$((charts + 1))
 done
 [ "$charts" -ge 3 ] || fail "only $charts charts"
-if grep -inwE '(-?nan|-?inf|null)' "$run/report.md" "$run"/tables/*.csv; then
+if grep -nE '(^|[|, ])-?(nan|inf|null)([|, ]|$)' "$run/report.md" "$run"/tables/*.csv; then
     fail "NaN, inf or null is printed"
 fi
 [ "$bad" = 0 ] && echo "check_results: $run is whole ($charts charts)"

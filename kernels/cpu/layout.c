@@ -158,6 +158,14 @@ static int64_t least_common_multiple(int64_t a, int64_t b)
     return m;
 }
 
+static int64_t largest_divisor(int64_t n, int64_t most)
+{
+    int64_t d = n < most ? n : most;
+    while (n % d)
+        d--;
+    return d;
+}
+
 /* Tile sizes, and the dimensions in the order of the destination's strides. */
 static void relayout_measure(Relayout *r)
 {
@@ -166,9 +174,9 @@ static void relayout_measure(Relayout *r)
         r->tile[d] = least_common_multiple(period_of(&r->from, d), period_of(&r->to, d));
         r->order[d] = d;
     }
-    for (int d = 0; d < r->to.rank; d++) /* two plain layouts: one contiguous line a tile */
-        if (r->to.stride[d] == 1 && r->from.stride[d] == 1 && r->tile[d] == 1)
-            r->tile[d] = r->to.dim[d] < 64 ? r->to.dim[d] : 64;
+    for (int d = 0; d < r->to.rank && r->to.blocks == 0; d++) /* no blocks: a piece of a line of the destination */
+        if (r->to.stride[d] == 1 && r->tile[d] == 1)
+            r->tile[d] = largest_divisor(r->to.dim[d], 64);
     for (int d = 0; d < 4; d++) {
         r->tiles[d] = ((r->from.padded[d] > r->to.padded[d] ? r->from.padded[d] : r->to.padded[d]) + r->tile[d] - 1) / r->tile[d];
         r->size *= (int)r->tile[d];

@@ -1,7 +1,7 @@
 /* norm.c - batch normalisation (Ioffe and Szegedy 2015) with the residual add and ReLU fused in: forward, backward, inference.
  *
  * Memory-bound, so it is about passes: forward reads x twice (statistics, then output), backward reads x and dy twice. The
- * rows (pixels) are divided among the threads. Sums run in fp32 over one short run of rows and then in double; the squares
+ * rows (pixels) are divided among the threads. Sums run in fp32 over a few hundred rows and then in double; the squares
  * are of x - shift with shift a mean of sampled rows, so that nothing cancels where |mean| is far above the deviation. The
  * order of every sum depends only on shape and thread count: the same bits every time.
  *
@@ -13,7 +13,7 @@
 #include <omp.h>
 #include <stdlib.h>
 
-enum { SAMPLED_ROWS = 64 };
+enum { SAMPLED_ROWS = 64, SUMMED_ROWS = 256 };
 
 /* One call, seen by every thread. Vectors are padded to whole blocks, [blocks * 16]. */
 typedef struct NormJob {
@@ -21,7 +21,8 @@ typedef struct NormJob {
     ActView v;
     const void *x, *dy, *residual, *mask_in;
     void   *y, *mask_out, *dresidual;
-    double *partial;    /* [threads][2][padded channels] */
+    double *partial;    /* [threads][2][padded channels]: the two sums */
+    float  *recent;     /* [threads][2][padded channels]: of the last rows */
     float  *shift;      /* forward: what squares are taken about; then the mean */
     float  *scale, *offset, *slope; /* y = (x - shift) scale + offset;  dx = dy scale + (x - shift) slope + offset */
     void *const *buf;
@@ -46,17 +47,20 @@ static int64_t padded_channels(const ActView *v) { return 16 * (int64_t)v->block
 
 /* ---- sums */
 
-ALWAYS_INLINE void add_to_double(double *sum, VecF s)
+ALWAYS_INLINE void add_to(float *sum, VecF s) { vec_store_f32(sum, vec_load_f32(sum) + s); }
+
+/* Moves what SUMMED_ROWS rows have gathered in fp32 into the thread's double sums. */
+static void flush_sums(float *restrict recent, double *restrict sum, int64_t n)
 {
-    float f[LANES];
-    vec_store_f32(f, s);
-    for (int l = 0; l < LANES; l++)
-        sum[l] += (double)f[l];
+    for (int64_t i = 0; i < n; i++) {
+        sum[i] += (double)recent[i];
+        recent[i] = 0;
+    }
 }
 
 /* sum and square sum of x - shift over a run of one block. Four accumulators hide the latency of the adds. */
-ALWAYS_INLINE void sum_run(Dtype t, const void *x, int64_t i, int64_t step, int64_t rows, int lanes, VecF shift, double *sum,
-                           double *square)
+ALWAYS_INLINE void sum_run(Dtype t, const void *x, int64_t i, int64_t step, int64_t rows, int lanes, VecF shift, float *sum,
+                           float *square)
 {
     VecF    s[4] = { { 0 } }, q[4] = { { 0 } };
     int64_t r = 0;
@@ -71,13 +75,13 @@ ALWAYS_INLINE void sum_run(Dtype t, const void *x, int64_t i, int64_t step, int6
         s[0] += d;
         q[0] += d * d;
     }
-    add_to_double(sum, (s[0] + s[1]) + (s[2] + s[3]));
-    add_to_double(square, (q[0] + q[1]) + (q[2] + q[3]));
+    add_to(sum, (s[0] + s[1]) + (s[2] + s[3]));
+    add_to(square, (q[0] + q[1]) + (q[2] + q[3]));
 }
 
 /* sum of dy and of dy (x - mean) over a run of one block, dy masked. */
 ALWAYS_INLINE void sum_grad_run(Dtype t, const NormJob *j, int64_t i, int64_t rows, int lanes, bool whole, bool relu, VecF mean,
-                                double *sum, double *product)
+                                float *sum, float *product)
 {
     VecF    s[2] = { { 0 } }, p[2] = { { 0 } };
     int64_t step = j->v.row_stride, r = 0;
@@ -89,25 +93,25 @@ ALWAYS_INLINE void sum_grad_run(Dtype t, const NormJob *j, int64_t i, int64_t ro
         s[r & 1] += dy;
         p[r & 1] += dy * (vec_load_some(t, j->x, e, lanes) - mean);
     }
-    add_to_double(sum, s[0] + s[1]);
-    add_to_double(product, p[0] + p[1]);
+    add_to(sum, s[0] + s[1]);
+    add_to(product, p[0] + p[1]);
 }
 
-ALWAYS_INLINE void sum_rows(Dtype t, bool whole, const NormJob *j, int64_t first, int64_t last, double *partial)
+ALWAYS_INLINE void sum_rows(Dtype t, bool whole, const NormJob *j, int64_t first, int64_t last, float *recent)
 {
     const int64_t channels = padded_channels(&j->v);
     FOR_RUNS(&j->v, first, last, i, rows, b, lanes, {
-        sum_run(t, j->x, i, j->v.row_stride, rows, whole ? LANES : lanes, vec_load_f32(j->shift + 16 * b), partial + 16 * b,
-                partial + channels + 16 * b);
+        sum_run(t, j->x, i, j->v.row_stride, rows, whole ? LANES : lanes, vec_load_f32(j->shift + 16 * b), recent + 16 * b,
+                recent + channels + 16 * b);
     })
 }
 
-ALWAYS_INLINE void sum_grad_rows(Dtype t, bool whole, bool relu, const NormJob *j, int64_t first, int64_t last, double *partial)
+ALWAYS_INLINE void sum_grad_rows(Dtype t, bool whole, bool relu, const NormJob *j, int64_t first, int64_t last, float *recent)
 {
     const int64_t channels = padded_channels(&j->v);
     FOR_RUNS(&j->v, first, last, i, rows, b, lanes, {
-        sum_grad_run(t, j, i, rows, whole ? LANES : lanes, whole, relu, vec_load_f32(j->shift + 16 * b), partial + 16 * b,
-                     partial + channels + 16 * b);
+        sum_grad_run(t, j, i, rows, whole ? LANES : lanes, whole, relu, vec_load_f32(j->shift + 16 * b), recent + 16 * b,
+                     recent + channels + 16 * b);
     })
 }
 
@@ -186,17 +190,28 @@ ALWAYS_INLINE void grad_rows(Dtype t, bool whole, bool relu, bool residual, cons
             BY_TYPE(function, t, whole, false, false, __VA_ARGS__); \
     } while (0)
 
-static void sum_forward(const NormJob *j, int64_t first, int64_t last, double *partial)
+static void sum_forward(const NormJob *j, int64_t first, int64_t last, float *recent)
 {
-    BY_TYPE(sum_rows, j->op->in[0].dtype, j->v.whole, j, first, last, partial);
+    BY_TYPE(sum_rows, j->op->in[0].dtype, j->v.whole, j, first, last, recent);
 }
 
-static void sum_backward(const NormJob *j, int64_t first, int64_t last, double *partial)
+static void sum_backward(const NormJob *j, int64_t first, int64_t last, float *recent)
 {
     if (j->op->attr.relu)
-        BY_TYPE(sum_grad_rows, j->op->in[0].dtype, j->v.whole, true, j, first, last, partial);
+        BY_TYPE(sum_grad_rows, j->op->in[0].dtype, j->v.whole, true, j, first, last, recent);
     else
-        BY_TYPE(sum_grad_rows, j->op->in[0].dtype, j->v.whole, false, j, first, last, partial);
+        BY_TYPE(sum_grad_rows, j->op->in[0].dtype, j->v.whole, false, j, first, last, recent);
+}
+
+/* A thread's sums over its rows: fp32 over SUMMED_ROWS of them, double over the rest. */
+static void sum_share(const NormJob *j, int thread, int64_t first, int64_t last,
+                      void sum_some(const NormJob *j, int64_t first, int64_t last, float *recent))
+{
+    const int64_t n = 2 * padded_channels(&j->v);
+    for (int64_t row = first; row < last; row += SUMMED_ROWS) {
+        sum_some(j, row, row + SUMMED_ROWS < last ? row + SUMMED_ROWS : last, j->recent + thread * n);
+        flush_sums(j->recent + thread * n, j->partial + thread * n, n);
+    }
 }
 
 static void output_forward(const NormJob *j, int64_t first, int64_t last)
@@ -249,8 +264,8 @@ static void finish_forward(NormJob *j, int threads, int64_t c)
         variance = 0;
     mean[c] = (float)m;
     invstd[c] = (float)(1.0 / sqrt(variance + (double)a->eps));
-    if (isfinite(mean[c]) && isfinite((float)variance)) {
-        double unbiased = variance * (n / (n > 1 ? n - 1 : 1));
+    if (n > 1 && isfinite(mean[c]) && isfinite((float)variance)) {
+        double unbiased = variance * (n / (n - 1));
         run_mean[c] = (float)((1.0 - (double)a->momentum) * (double)run_mean[c] + (double)a->momentum * m);
         run_var[c] = (float)((1.0 - (double)a->momentum) * (double)run_var[c] + (double)a->momentum * unbiased);
     }
@@ -279,7 +294,7 @@ static void finish_backward(NormJob *j, int threads, int64_t c)
 static size_t norm_scratch(const CpuBackend *be, const ActView *v)
 {
     size_t channels = (size_t)padded_channels(v);
-    return (2 * sizeof(double) * (size_t)be->threads + 4 * sizeof(float)) * channels;
+    return (2 * (sizeof(double) + sizeof(float)) * (size_t)be->threads + 4 * sizeof(float)) * channels;
 }
 
 static Status norm_query(Backend *base, const OpDesc *op, OpNeeds *needs)
@@ -296,7 +311,8 @@ static NormJob norm_job(const CpuBackend *be, const OpDesc *op, void *const *buf
     int64_t channels = padded_channels(&j.v);
     memset(scratch, 0, norm_scratch(be, &j.v));
     j.partial = scratch;
-    j.shift = (float *)(j.partial + 2 * be->threads * channels);
+    j.recent = (float *)(j.partial + 2 * be->threads * channels);
+    j.shift = j.recent + 2 * be->threads * channels;
     j.scale = j.shift + channels;
     j.offset = j.scale + channels;
     j.slope = j.offset + channels;
@@ -318,7 +334,7 @@ static Status batchnorm_run(Backend *base, const OpDesc *op, void *state, void *
         sample_shift(&j, (int)a, (int)b);
 #pragma omp barrier
         thread_share(j.v.rows, j.v.whole ? 1 : 8, thread, threads, &first, &last);
-        sum_forward(&j, first, last, j.partial + 2 * thread * padded_channels(&j.v));
+        sum_share(&j, thread, first, last, sum_forward);
 #pragma omp barrier
         for (int64_t c = 16 * a; c < 16 * b && c < j.v.c; c++)
             finish_forward(&j, threads, c);
@@ -342,7 +358,7 @@ static Status batchnorm_grad_run(Backend *base, const OpDesc *op, void *state, v
         const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
         int64_t   first, last, a, b;
         thread_share(j.v.rows, j.v.whole ? 1 : 8, thread, threads, &first, &last);
-        sum_backward(&j, first, last, j.partial + 2 * thread * padded_channels(&j.v));
+        sum_share(&j, thread, first, last, sum_backward);
 #pragma omp barrier
         thread_share(j.v.c, 1, thread, threads, &a, &b);
         for (int64_t c = a; c < b; c++)

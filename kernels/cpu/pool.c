@@ -62,14 +62,15 @@ static void outputs_of(int64_t i, const OpAttr *a, int64_t outputs, int64_t *fir
     *last = *last < outputs ? *last : outputs;
 }
 
-ALWAYS_INLINE void max_grad_pixel(Dtype t, const PoolJob *j, int64_t image, int64_t h, int64_t w, int block, int lanes)
+/* Output windows that hold one input pixel: rows [p0, p1), columns [q0, q1). */
+typedef struct Holders { int64_t p0, p1, q0, q1; } Holders;
+
+ALWAYS_INLINE void max_grad_pixel(Dtype t, const PoolJob *j, int64_t image, int64_t h, int64_t w, const Holders *o, int block,
+                                  int lanes)
 {
-    int64_t p0, p1, q0, q1;
-    outputs_of(h, j->a, j->y.h, &p0, &p1);
-    outputs_of(w, j->a, j->y.w, &q0, &q1);
     VecF dx = { 0 };
-    for (int64_t p = p0; p < p1; p++)
-        for (int64_t q = q0; q < q1; q++) {
+    for (int64_t p = o->p0; p < o->p1; p++)
+        for (int64_t q = o->q0; q < o->q1; q++) {
             const int64_t tap = (h + j->a->pad - p * j->a->stride) * j->a->kernel + w + j->a->pad - q * j->a->stride;
             const int64_t e = act_index(&j->y, image, p * j->y.w + q, block);
             VecB taps = { 0 };
@@ -82,10 +83,16 @@ ALWAYS_INLINE void max_grad_pixel(Dtype t, const PoolJob *j, int64_t image, int6
 
 ALWAYS_INLINE void max_grad_rows(Dtype t, bool whole, const PoolJob *j, int64_t first, int64_t last)
 {
-    for (int64_t row = first; row < last; row++)
-        for (int b = 0; b < j->x.blocks; b++)
-            for (int64_t w = 0; w < j->x.w; w++)
-                max_grad_pixel(t, j, row / j->x.h, row % j->x.h, w, b, whole ? LANES : act_lanes(&j->x, b));
+    for (int64_t row = first; row < last; row++) {
+        const int64_t image = row / j->x.h, h = row % j->x.h;
+        Holders o;
+        outputs_of(h, j->a, j->y.h, &o.p0, &o.p1);
+        for (int64_t w = 0; w < j->x.w; w++) {
+            outputs_of(w, j->a, j->y.w, &o.q0, &o.q1);
+            for (int b = 0; b < j->x.blocks; b++)
+                max_grad_pixel(t, j, image, h, w, &o, b, whole ? LANES : act_lanes(&j->x, b));
+        }
+    }
 }
 
 /* Runs `rows(type, whole, job, first, last)` on every thread with type and whole as constants. */

@@ -38,14 +38,18 @@ ALWAYS_INLINE void vec_store_f32(float *p, VecF v) { memcpy(p, &v, sizeof v); }
 
 ALWAYS_INLINE VecF vec_from_bf16(VecH h) { return (VecF)(__builtin_convertvector(h, VecU) << 16); }
 
-/* As bf16_from_f32: round to nearest even, NaN kept quiet. */
+/* As bf16_from_f32: round to nearest even, NaN kept quiet. (The instruction also makes results below 2^-126 zero.) */
 ALWAYS_INLINE VecH vec_to_bf16(VecF f)
 {
+#ifdef __AVX512BF16__
+    return (VecH)_mm512_cvtneps_pbh((__m512)f);
+#else
     VecU u = (VecU)f;
     VecU rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     VecU quiet = (u >> 16) | 0x40u;
     VecU nan = (VecU)(f != f);
     return __builtin_convertvector((rounded & ~nan) | (quiet & nan), VecH);
+#endif
 }
 
 /* Sixteen elements of type t, f32 or bf16, from element i on. */

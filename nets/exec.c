@@ -75,8 +75,8 @@ static Status take_block(Exec *ex, const char *what, size_t bytes, uint8_t **blo
     void *address = NULL;
     if (bytes == 0)
         return status_ok();
-    TRY(status_context(backend_alloc(ex->be, bytes, &address), "%.1f MiB of %s, %.1f MiB in all", (double)bytes / 0x1p20, what,
-                       (double)ex->memory.plan.total / 0x1p20));
+    TRY(status_context(backend_alloc(ex->be, bytes, &address), "%.1f MiB of %s, %.1f MiB in all",
+                       (double)bytes / 0x1p20, what, (double)ex->memory.plan.total / 0x1p20));
     *block = address;
     ex->allocated += bytes;
     return status_ok();
@@ -268,8 +268,8 @@ static Status check_outputs(Exec *ex, int node)
         TRY(exec_read(ex, (Value){ n->out[k] }, ex->host));
         for (int64_t i = 0; i < tensor_count(t); i++)
             if (is_bad(t, ex->host, i))
-                return at_node(ex, node, status_error(STATUS_NUMERIC, "the first value that is not finite is element %" PRId64
-                                                      " of '%s'", i, ex->graph->values[n->out[k]].name));
+                return at_node(ex, node, status_error(STATUS_NUMERIC, "the first value that is not finite is element %"
+                                                      PRId64 " of '%s'", i, ex->graph->values[n->out[k]].name));
     }
     return status_ok();
 }

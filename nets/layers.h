@@ -22,7 +22,7 @@ Value layer_conv(Graph *g, const char *name, Value x, int kernel, int64_t channe
 Value layer_conv_bias_relu(Graph *g, const char *name, Value x, int kernel, int64_t channels, int stride);
 
 /* Batch norm over N,H,W (Ioffe & Szegedy 2015) with eps 1e-5 and running averages of momentum 0.1 in PyTorch's sense,
- * updated once per micro-batch. gamma starts at `gamma`, beta at 0; neither decays. */
+ * updated once per micro-batch. gamma starts at 1, beta at 0; neither decays. */
 Value layer_batchnorm(Graph *g, const char *name, Value x);
 Value layer_batchnorm_relu(Graph *g, const char *name, Value x);
 

@@ -66,9 +66,9 @@ static Status use(const Graph *g, Lifetime *life, int value, int node)
         t->first = node;
     t->last = node;
     if (g->nodes[t->first].segment != g->nodes[node].segment)
-        return status_error(STATUS_USAGE, "%s: the activation '%s' of segment %s is used in segment %s", g->nodes[node].scope,
-                            g->values[value].name, segment_names[g->nodes[t->first].segment],
-                            segment_names[g->nodes[node].segment]);
+        return status_error(STATUS_USAGE, "%s: the activation '%s' of segment %s is used in segment %s",
+                            g->nodes[node].scope, g->values[value].name,
+                            segment_names[g->nodes[t->first].segment], segment_names[g->nodes[node].segment]);
     return status_ok();
 }
 

@@ -63,8 +63,8 @@ Status resnet50_check(const NetConfig *config)
     /* conv1, its pool, and conv3 to conv5 halve; the small stem leaves only the last three. */
     const int64_t least = config->stem == STEM_STANDARD ? 32 : 8;
     if (config->size < least)
-        return status_error(STATUS_USAGE, "resnet50 with the %s stem needs images of at least %" PRId64 " pixels, not %" PRId64
-                            "%s", stem_names[config->stem], least, config->size,
+        return status_error(STATUS_USAGE, "resnet50 with the %s stem needs images of at least %" PRId64 " pixels, not %"
+                            PRId64 "%s", stem_names[config->stem], least, config->size,
                             least == 32 && config->size >= 8 ? " (the small stem takes 8 and more)" : "");
     return status_ok();
 }

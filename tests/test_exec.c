@@ -20,7 +20,7 @@ typedef struct Watch {
     const BackendVtable *real;
     BackendVtable        vtable;
     const Kernel        *kernels[OP_COUNT];
-    Kernel               conv, wgrad;    /* kernels with a query or prepare of this file */
+    Kernel               first, second; /* kernels with a function of this file in place of their own */
     int64_t              allocs, live, bytes, fail_at;
     int                  prepares, releases, fail_prepare_at;
 } Watch;
@@ -33,6 +33,7 @@ static Status watch_alloc(Backend *be, size_t bytes, void **address)
     if (++watch.allocs == watch.fail_at)
         return status_error(STATUS_OOM, "the device has no %zu bytes", bytes);
     TRY(watch.real->alloc(be, bytes, address));
+    memset(*address, 0xaa, bytes); /* fresh memory holds anything */
     watch.live++;
     watch.bytes += (int64_t)bytes;
     return status_ok();
@@ -113,9 +114,9 @@ static void a_plan_allocates_and_prepares_nothing(void **state)
     MemPlan   plan;
     expect_ok(net_build(&config, &net));
     watch_backend(be);
-    watch.conv = *watch.kernels[OP_conv2d];
-    watch.conv.prepare = counting_prepare;
-    watch.kernels[OP_conv2d] = &watch.conv;
+    watch.first = *watch.kernels[OP_conv2d];
+    watch.first.prepare = counting_prepare;
+    watch.kernels[OP_conv2d] = &watch.first;
     expect_ok(exec_plan_memory(net.graph, be, NULL, &plan));
     assert_int_equal(watch.allocs, 0);
     assert_int_equal(watch.prepares, 0);
@@ -162,6 +163,25 @@ static void allocation_equals_the_plan(void **state)
     what_is_allocated_is_what_was_planned("cpu", config, false);
 }
 
+static void persistent_memory_starts_at_zero(void **state)
+{
+    (void)state;
+    Backend *be = tiny_backend("ref");
+    Net      net;
+    Exec    *ex;
+    float    momentum[16];
+    plain_net_build(2, true, &net);
+    watch_backend(be);
+    expect_ok(exec_create(net.graph, be, NULL, &ex));
+    expect_ok(exec_read(ex, graph_find(net.graph, "conv1.b.momentum"), momentum));
+    for (size_t i = 0; i < COUNT_OF(momentum); i++)
+        assert_true(momentum[i] == 0);
+    exec_destroy(ex);
+    unwatch_backend(be);
+    net_destroy(&net);
+    backend_close(be);
+}
+
 static void evaluation_shares_the_arena(void **state)
 {
     (void)state;
@@ -194,6 +214,36 @@ static void an_activation_lives_in_one_segment(void **state)
     expect_ok(graph_status(g));
     expect_error(exec_plan_memory(g, be, NULL, &plan), STATUS_USAGE, "'add.0' of segment micro is used in segment update");
     graph_destroy(g);
+    backend_close(be);
+}
+
+static int64_t asked_length;
+
+static Status span_query(Backend *be, const OpDesc *op, OpNeeds *needs)
+{
+    (void)be;
+    asked_length = op->in[0].dim[0];
+    needs->scratch = tensor_bytes(&op->in[0]);
+    return status_ok();
+}
+
+static void a_span_has_the_length_of_its_padded_group(void **state)
+{
+    (void)state;
+    Backend *be = tiny_backend("ref");
+    Net      net;
+    MemPlan  without, with;
+    plain_net_build(1, false, &net); /* biases of 16, 16, 32 and 10, which takes the room of 16 */
+    expect_ok(exec_plan_memory(net.graph, be, NULL, &without));
+    watch_backend(be);
+    watch.first = *watch.kernels[OP_sgd];
+    watch.first.query = span_query;
+    watch.kernels[OP_sgd] = &watch.first;
+    expect_ok(exec_plan_memory(net.graph, be, NULL, &with)); /* the biases are the second span, asked about last */
+    assert_int_equal(asked_length, 16 + 16 + 32 + 16);
+    assert_true(with.arena_naive > without.arena_naive);
+    unwatch_backend(be);
+    net_destroy(&net);
     backend_close(be);
 }
 
@@ -247,6 +297,70 @@ static void a_seed_gives_the_same_start(void **state)
     expect_ok(exec_init(t.session.exec, 2));
     assert_true(tiny_hash(&t) != first);
     tiny_close(&t);
+}
+
+static void separate_keeps_every_value(void **state)
+{
+    (void)state;
+    ExecOptions options = { .separate = true };
+    Tiny        t;
+    plain_net_build(2, false, &t.net);
+    tiny_bind(&t, "cpu", &options);
+    TinyData   data = tiny_data(&t.net.config, 1);
+    MicroBatch batch = tiny_batch(&data, &t.net.config, 0);
+    expect_ok(step_begin(&t.session, 2));
+    expect_ok(step_micro(&t.session, &batch));
+    int sums = 0;
+    for (int i = 0; i < t.net.graph->node_count; i++) {
+        const GraphNode *n = &t.net.graph->nodes[i];
+        if (n->op.kind != OP_add)
+            continue;
+        float *a = tiny_read(&t, (Value){ n->in[0] }), *b = tiny_read(&t, (Value){ n->in[1] });
+        float *y = tiny_read(&t, (Value){ n->out[0] });
+        for (int64_t k = 0; k < tensor_count(&n->op.out[0]); k++)
+            assert_true(y[k] == a[k] + b[k]);
+        sums++;
+        free(a);
+        free(b);
+        free(y);
+    }
+    assert_int_equal(sums, 2); /* the net's own, and that of the gradients at the fork */
+    tiny_data_free(&data);
+    tiny_close(&t);
+}
+
+static Status forget_to_write(Backend *be, const OpDesc *op, void *state, void *const *buf, void *scratch)
+{
+    (void)be; (void)op; (void)state; (void)buf; (void)scratch;
+    return status_ok();
+}
+
+static void poison_shows_a_read_of_stale_memory(void **state)
+{
+    (void)state;
+    for (int poison = 0; poison < 2; poison++) {
+        ExecOptions options = { .poison = poison };
+        Tiny        t;
+        StepResult  result;
+        plain_net_build(2, false, &t.net);
+        Backend *be = tiny_backend("ref");
+        watch_backend(be);
+        watch.first = (Kernel){ .run = forget_to_write };
+        watch.kernels[OP_linear] = &watch.first;
+        t.session = (Session){ .net = &t.net };
+        expect_ok(exec_create(t.net.graph, be, &options, &t.session.exec));
+        expect_ok(exec_init(t.session.exec, 1));
+        TinyData   data = tiny_data(&t.net.config, 1);
+        MicroBatch batch = tiny_batch(&data, &t.net.config, 0);
+        expect_ok(step_begin(&t.session, 2));
+        expect_ok(step_micro(&t.session, &batch));
+        assert_int_equal(step_result(&t.session, &result).code, poison ? STATUS_NUMERIC : STATUS_OK);
+        tiny_data_free(&data);
+        exec_destroy(t.session.exec);
+        unwatch_backend(be);
+        backend_close(be);
+        net_destroy(&t.net);
+    }
 }
 
 /* ---- NaN ---- */
@@ -346,12 +460,12 @@ static void repacks_vanish_where_layouts_agree(void **state)
     Net       net;
     expect_ok(net_build(&config, &net));
     watch_backend(be);
-    watch.conv = *watch.kernels[OP_conv2d];
-    watch.conv.query = forward_query;
-    watch.wgrad = *watch.kernels[OP_conv2d_wgrad];
-    watch.wgrad.query = wgrad_query;
-    watch.kernels[OP_conv2d] = &watch.conv;
-    watch.kernels[OP_conv2d_wgrad] = &watch.wgrad;
+    watch.first = *watch.kernels[OP_conv2d];
+    watch.first.query = forward_query;
+    watch.second = *watch.kernels[OP_conv2d_wgrad];
+    watch.second.query = wgrad_query;
+    watch.kernels[OP_conv2d] = &watch.first;
+    watch.kernels[OP_conv2d_wgrad] = &watch.second;
     for (wished = 0; wished < 3; wished++)
         expect_ok(exec_plan_memory(net.graph, be, NULL, &plan[wished]));
     unwatch_backend(be);
@@ -380,12 +494,12 @@ static void two_wishes_on_one_value_are_an_error(void **state)
     grad_append(g, false);
     expect_ok(graph_status(g));
     watch_backend(be);
-    watch.conv = *watch.kernels[OP_conv2d];
-    watch.conv.query = forward_query;
-    watch.wgrad = *watch.kernels[OP_conv2d_wgrad];
-    watch.wgrad.query = wgrad_query;
-    watch.kernels[OP_conv2d] = &watch.conv;
-    watch.kernels[OP_conv2d_wgrad] = &watch.wgrad;
+    watch.first = *watch.kernels[OP_conv2d];
+    watch.first.query = forward_query;
+    watch.second = *watch.kernels[OP_conv2d_wgrad];
+    watch.second.query = wgrad_query;
+    watch.kernels[OP_conv2d] = &watch.first;
+    watch.kernels[OP_conv2d_wgrad] = &watch.second;
     wished = 1;
     Status s = exec_plan_memory(g, be, NULL, &plan);
     expect_error(s, STATUS_BACKEND, "conv7 (conv2d) wishes");
@@ -454,10 +568,10 @@ static void a_failing_prepare_releases_what_was_prepared(void **state)
     Net      net;
     plain_net_build(2, true, &net);
     watch_backend(be);
-    watch.conv = *watch.kernels[OP_conv2d];
-    watch.conv.prepare = counting_prepare;
-    watch.conv.release = counting_release;
-    watch.kernels[OP_conv2d] = &watch.conv;
+    watch.first = *watch.kernels[OP_conv2d];
+    watch.first.prepare = counting_prepare;
+    watch.first.release = counting_release;
+    watch.kernels[OP_conv2d] = &watch.first;
     watch.fail_prepare_at = 3;
     Exec *ex;
     expect_error(exec_create(net.graph, be, NULL, &ex), STATUS_BACKEND, "conv3: conv2d: no primitive for this");
@@ -517,9 +631,13 @@ int main(void)
         cmocka_unit_test(resnet50_needs_the_memory_that_is_planned),
         cmocka_unit_test(a_plan_allocates_and_prepares_nothing),
         cmocka_unit_test(allocation_equals_the_plan),
+        cmocka_unit_test(persistent_memory_starts_at_zero),
         cmocka_unit_test(evaluation_shares_the_arena),
         cmocka_unit_test(an_activation_lives_in_one_segment),
+        cmocka_unit_test(a_span_has_the_length_of_its_padded_group),
         cmocka_unit_test(the_plan_does_not_change_a_bit),
+        cmocka_unit_test(separate_keeps_every_value),
+        cmocka_unit_test(poison_shows_a_read_of_stale_memory),
         cmocka_unit_test(a_seed_gives_the_same_start),
         cmocka_unit_test(check_nan_names_the_first_bad_tensor),
         cmocka_unit_test(an_overflow_does_not_poison_running_statistics),

@@ -16,8 +16,9 @@
  * rounding errors of a step are multiplied by the next. The first step has no such history. */
 static const double FIRST_LOSS = 1e-6, FIRST_NORM = 1e-5, LATER_LOSS = 5e-3;
 
-/* bf16 keeps 8 bits, an error of 2^-9 an operation: the first loss is within 1 %, the curve within 10 % of float32. */
-static const double BF16_FIRST_LOSS = 1e-2, BF16_FIRST_NORM = 5e-2, BF16_LATER_LOSS = 1e-1;
+/* bf16 keeps 8 bits, an error of 2^-9 an operation, which averages out in sums: measured were 2e-4 in the first loss, 2e-3 in
+ * the first gradient norm, 5e-3 in the later losses. */
+static const double BF16_FIRST_LOSS = 2e-3, BF16_FIRST_NORM = 1e-2, BF16_LATER_LOSS = 3e-2;
 
 typedef struct Golden { json_t *root, *config; } Golden;
 
@@ -83,7 +84,8 @@ static double write_params(Tiny *t, uint64_t seed)
 }
 
 /* batch() of make_golden.py: all samples of a step. */
-static void draw_batch(uint64_t seed, uint64_t step, int64_t n, int64_t size, int64_t classes, uint8_t *pixels, int32_t *labels)
+static void draw_batch(uint64_t seed, uint64_t step, int64_t n, int64_t size, int64_t classes,
+                       uint8_t *pixels, int32_t *labels)
 {
     for (int64_t s = 0; s < n; s++)
         labels[s] = (int32_t)(s % classes);
@@ -125,7 +127,8 @@ static void follow(const char *curve_name, int accum, Amp amp)
     Tiny t;
     tiny_open(&config, "cpu", NULL, &t);
     assert_int_equal(graph_param_count(t.net.graph), (int64_t)number(curve, "params"));
-    expect_near("the weights' square", 0, write_params(&t, (uint64_t)number(c, "param_seed")), number(curve, "start_norm2"), 1e-9);
+    expect_near("the weights' square", 0, write_params(&t, (uint64_t)number(c, "param_seed")), number(curve, "start_norm2"),
+                1e-9);
 
     const size_t image = (size_t)(config.size * config.size * 3);
     uint8_t     *pixels = malloc((size_t)samples * image);
@@ -144,7 +147,8 @@ static void follow(const char *curve_name, int accum, Amp amp)
         double first = amp ? BF16_FIRST_LOSS : FIRST_LOSS, later = amp ? BF16_LATER_LOSS : LATER_LOSS;
         expect_near("the loss", step, result.loss, element(curve, "loss", step), step ? later : first);
         if (step == 0)
-            expect_near("the gradient norm", 0, result.grad_norm, element(curve, "grad_norm", 0), amp ? BF16_FIRST_NORM : FIRST_NORM);
+            expect_near("the gradient norm", 0, result.grad_norm, element(curve, "grad_norm", 0),
+                        amp ? BF16_FIRST_NORM : FIRST_NORM);
     }
 
     /* Running statistics, from ten steps, in use. */

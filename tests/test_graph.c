@@ -208,7 +208,8 @@ static void the_graph_prints_one_line_a_node_and_a_parameter(void **state)
         params += net.graph->values[i].is_param;
     assert_int_equal(lines, net.graph->node_count + params + 1);
     assert_non_null(strstr(text, "25557032 parameters\n"));
-    assert_non_null(strstr(text, "conv3.0.conv2        conv2d f32[8,56,56,128] f32[128,3,3,128] -> f32[8,28,28,128] k3 s2 p1\n"));
+    assert_non_null(strstr(text, "conv3.0.conv2        conv2d f32[8,56,56,128] f32[128,3,3,128] -> f32[8,28,28,128] "
+                                 "k3 s2 p1\n"));
     free(text);
     net_destroy(&net);
 }

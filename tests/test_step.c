@@ -120,6 +120,65 @@ static void whole_net_agrees_with_the_reference_in_bf16(void **state)
     compare_with_reference(config, (Limits){ 2, 0.3, 5e-3 });
 }
 
+/* ---- gradients are derivatives: what comparing backends cannot show, since both run the same graph ---- */
+
+/* The sum of losses of one micro-batch after `from` + step * along was written to a parameter. */
+static double loss_at(Tiny *t, const MicroBatch *batch, Value p, const float *from, const float *along, double step)
+{
+    int64_t n = tensor_count(graph_tensor(t->net.graph, p));
+    float  *moved = malloc((size_t)n * sizeof *moved), metrics[4];
+    assert_non_null(moved);
+    for (int64_t i = 0; i < n; i++)
+        moved[i] = from[i] + (float)(step * (double)along[i]);
+    expect_ok(exec_write(t->session.exec, p, moved));
+    expect_ok(exec_refresh_copies(t->session.exec));
+    expect_ok(step_begin(&t->session, 1));
+    expect_ok(step_micro(&t->session, batch));
+    expect_ok(exec_read(t->session.exec, t->net.metrics, metrics));
+    free(moved);
+    return (double)metrics[0];
+}
+
+/* Along its gradient g the loss must rise by |g|^2 times the step (central difference; the float32 loss leaves 2e-4). */
+static void expect_derivative(Tiny *t, const MicroBatch *batch, Value p)
+{
+    const char *name = t->net.graph->values[p.id].name;
+    int64_t     n = tensor_count(graph_tensor(t->net.graph, p));
+    float      *start = tiny_read(t, p);
+    double      norm2 = 0;
+    loss_at(t, batch, p, start, start, 0);
+    float *g = tiny_read(t, grad_of_param(t->net.graph, p));
+    for (int64_t i = 0; i < n; i++)
+        norm2 += (double)g[i] * (double)g[i];
+    double step = 0.003 / norm2; /* changes the loss by about 0.003 */
+    double rise = (loss_at(t, batch, p, start, g, step) - loss_at(t, batch, p, start, g, -step)) / (2 * step);
+    if (!(norm2 > 0 && fabs(rise - norm2) <= 0.002 * norm2))
+        fail_msg("'%s': along its gradient the loss rises by %g, not %g", name, rise, norm2);
+    loss_at(t, batch, p, start, g, 0);
+    free(start);
+    free(g);
+}
+
+/* The net without batch norm, which golden/ does not see. */
+static void gradients_are_derivatives(void **state)
+{
+    (void)state;
+    Tiny t;
+    int  params = 0;
+    plain_net_build(4, false, &t.net);
+    tiny_bind(&t, "cpu", NULL);
+    TinyData   data = tiny_data(&t.net.config, 1);
+    MicroBatch batch = tiny_batch(&data, &t.net.config, 0);
+    for (int v = 0; v < t.net.graph->value_count; v++)
+        if (t.net.graph->values[v].is_param) {
+            expect_derivative(&t, &batch, (Value){ v });
+            params++;
+        }
+    assert_int_equal(params, 8);
+    tiny_data_free(&data);
+    tiny_close(&t);
+}
+
 /* ---- accumulation ---- */
 
 /* With batch norm each micro-batch has statistics of its own: the gradient of the window is the sum of theirs. */
@@ -314,6 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_net_agrees_with_the_reference),
         cmocka_unit_test(whole_net_agrees_with_the_reference_in_bf16),
+        cmocka_unit_test(gradients_are_derivatives),
         cmocka_unit_test(a_window_is_the_sum_of_its_micro_batches),
         cmocka_unit_test(without_batch_norm_a_window_equals_the_large_batch),
         cmocka_unit_test(with_batch_norm_a_window_is_something_else),

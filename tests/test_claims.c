@@ -200,10 +200,14 @@ static void test_null_members_are_missing(void **state)
     assert_true(p.list[0].ok);
     assert_true(isnan(p.list[0].measured_peak) && isnan(p.list[0].process_peak) && isnan(p.list[0].throughput));
     assert_true(isnan(p.list[0].step_seconds)); /* not there at all */
+    json_t *flagged = fixture_cell("off", 224, 4, 1, 5, 6);
+    json_object_set_new(flagged, "flags", json_pack("[n,s]", "disturbed: other processes kept 1.0 cores busy"));
+    add(&p, flagged);
+    assert_true(p.list[1].disturbed && !p.list[0].disturbed);
     add(&p, json_pack("{s:s,s:s}", "name", "FIXTURE without axes", "status", "ok"));
     add(&p, json_pack("{s:s,s:s,s:{s:s}}", "name", "FIXTURE", "status", "ok", "axes", "net", "resnet50"));
     add(&p, json_null());
-    assert_int_equal(p.count, 1);
+    assert_int_equal(p.count, 2);
     points_free(&p);
 }
 

@@ -202,7 +202,7 @@ static void an_activation_lives_in_one_segment(void **state)
 static uint64_t hash_after_training(NetConfig config, ExecOptions options)
 {
     Tiny t;
-    tiny_open(&config, "cpu", &options, &t);
+    tiny_open(&config, "cpu/2", &options, &t);
     tiny_train(&t, 2, config.accumulate ? 2 : 1, 1);
     uint64_t hash = tiny_hash(&t);
     tiny_close(&t);
@@ -238,6 +238,7 @@ static void a_seed_gives_the_same_start(void **state)
     NetConfig config = tiny_config(1);
     Tiny      t;
     tiny_open(&config, "cpu", NULL, &t);
+    expect_ok(exec_init(t.session.exec, 1));
     uint64_t first = tiny_hash(&t);
     tiny_train(&t, 1, 1, 1);
     assert_true(tiny_hash(&t) != first);

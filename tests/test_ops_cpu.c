@@ -480,7 +480,7 @@ static void climb_forced(Ladder *l, Backend *be, OpDesc op, const OpNeeds *layou
 
 static OpNeeds query(Backend *be, OpDesc op)
 {
-    OpNeeds needs;
+    OpNeeds needs = { 0 };
     Status s = op_infer(&op);
     if (s.code == STATUS_OK)
         s = backend_query(be, &op, &needs);

@@ -75,6 +75,9 @@ class Table(unittest.TestCase):
         row = summary.table_row(finished_cell(peak_bytes={"torch": None, "batchmark": 1 << 30}, load={"median": None, "max": None}))
         self.assertEqual(row[8:], ["unknown", "1.00 GiB", "unknown", "unknown"])
 
+    def test_a_disturbed_cell_says_so(self):
+        self.assertEqual(summary.table_row(finished_cell(load={"median": 1.5, "max": 2}))[-1], "1.50, disturbed")
+
     def test_a_cell_that_did_not_run_shows_its_reason(self):
         failed = {"size": 64, "batch": 8, "amp": "off", "status": "failed", "reason": "died: a | b"}
         lines = summary.markdown_table([finished_cell(), failed]).splitlines()
@@ -209,7 +212,7 @@ class Driver(unittest.TestCase):
         self.assertEqual([(c["size"], c["batch"], c["amp"], c["status"]) for c in record["cells"]], [(64, 8, "off", "ok"), (64, 8, "bf16", "ok")])
         cell = record["cells"][0]
         self.assertEqual([r["order"][0] for r in cell["rounds"]], ["torch", "batchmark", "torch", "batchmark"])
-        self.assertEqual([len(r["seconds"]["torch"]) for r in cell["rounds"]], [3] * 4)
+        self.assertEqual([len(r["torch"]["seconds"]) for r in cell["rounds"]], [3] * 4)
         self.assertEqual(cell["peak_bytes"], {"torch": 2 << 30, "batchmark": 1 << 30})
         self.assertEqual(record["environment"]["torch"]["version"], "9.9.9")
         self.assertIsNotNone(record["finished"])
@@ -232,12 +235,18 @@ class Driver(unittest.TestCase):
         self.assertIsNone(self.record()["cells"][0]["peak_bytes"]["torch"])
 
     def test_an_interrupt_keeps_what_was_finished(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number.name):
+                self.interrupt(number)
+                os.remove(os.path.join(self.out, "peers.json"))
+
+    def interrupt(self, number):
         words = self.command("hangs-in-bf16", "good", "--rounds", "1", "--steps", "1", "--timeout", "60")
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
             deadline = time.monotonic() + 60
             while not os.path.exists(os.path.join(self.out, "peers.json")) and time.monotonic() < deadline:
                 time.sleep(0.05)
-            driver.send_signal(signal.SIGINT)
+            driver.send_signal(number)
             output, errors = driver.communicate(timeout=60)
         self.assertEqual(driver.returncode, 3, errors)
         self.assertIn("interrupted; what was finished is in", errors)
@@ -305,7 +314,7 @@ class Serve(unittest.TestCase):
 
     def serve(self, text, *more):
         words = [BATCHMARK, "serve", "--size", "32", "--batch", "2", "--width", "0.25", "--classes", "10", *more]
-        return subprocess.run(words, input=text, capture_output=True, text=True, timeout=120)
+        return subprocess.run(words, input=text, capture_output=True, text=True, timeout=300)
 
     def setUp(self):
         if not BATCHMARK:

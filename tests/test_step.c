@@ -22,86 +22,102 @@ static void run_window(Tiny *t, const TinyData *data, int64_t first, int micro, 
     }
 }
 
-/* The largest relative distance of a parameter's gradient between two nets of the same shape, and whose it is. */
-static double worst_gradient(Tiny *a, Tiny *b, const char **name)
+/* How far the gradients of two nets of the same shape are apart, relative: the worst parameter, its name, and all
+ * parameters as one vector. */
+typedef struct Apart { double worst, whole; const char *name; } Apart;
+
+static Apart gradients_apart(Tiny *a, Tiny *b)
 {
-    double worst = 0;
+    Apart  apart = { 0, 0, "" };
+    double difference = 0, norm = 0;
     for (int v = 0; v < a->net.graph->value_count; v++) {
         Value d = grad_of_param(a->net.graph, (Value){ v });
         if (d.id < 0)
             continue;
-        double distance = tiny_distance(a, d, b, graph_find(b->net.graph, a->net.graph->values[d.id].name));
-        if (distance >= worst) {
-            worst = distance;
-            *name = a->net.graph->values[d.id].name;
+        const char *name = a->net.graph->values[d.id].name;
+        Value       e = graph_find(b->net.graph, name);
+        double      distance = tiny_distance(a, d, b, e);
+        if (distance >= apart.worst)
+            apart = (Apart){ distance, 0, name };
+        float *g = tiny_read(b, e);
+        for (int64_t i = 0; i < tensor_count(graph_tensor(b->net.graph, e)); i++) {
+            norm += (double)g[i] * (double)g[i];
+            difference += (double)g[i] * (double)g[i] * distance * distance;
         }
+        free(g);
     }
-    return worst;
+    apart.whole = sqrt(difference / norm);
+    return apart;
 }
 
 static void expect_close_gradients(Tiny *a, Tiny *b, double limit)
 {
-    const char *name = "";
-    double      worst = worst_gradient(a, b, &name);
-    if (!(worst <= limit))
-        fail_msg("'%s' differs by %.2g, allowed %.2g", name, worst, limit);
+    Apart apart = gradients_apart(a, b);
+    if (!(apart.worst <= limit))
+        fail_msg("'%s' differs by %.2g, allowed %.2g", apart.name, apart.worst, limit);
 }
 
 /* ---- the whole net on both backends ---- */
 
-static void compare_with_reference(NetConfig config, double loss_limit, double gradient_limit)
+typedef struct Limits { double worst_gradient, whole_gradient, loss; } Limits; /* relative */
+
+static void compare_with_reference(NetConfig config, Limits limits)
 {
     Tiny       cpu, ref;
     StepResult a, b;
     TinyData   data = tiny_data(&config, 1);
-    tiny_open(&config, "cpu", NULL, &cpu);
-    tiny_open(&config, "ref", NULL, &ref);
+    MicroBatch batch = tiny_batch(&data, &config, 0);
+    config.eval = true;
+    tiny_open(&config, "cpu/2", NULL, &cpu);
+    tiny_open(&config, "ref/2", NULL, &ref);
     assert_true(tiny_hash(&cpu) == tiny_hash(&ref)); /* both start from the same weights */
 
     run_window(&cpu, &data, 0, 1, config.batch);
     run_window(&ref, &data, 0, 1, config.batch);
-    expect_close_gradients(&cpu, &ref, gradient_limit);
+    Apart apart = gradients_apart(&cpu, &ref);
+    if (!(apart.worst <= limits.worst_gradient && apart.whole <= limits.whole_gradient))
+        fail_msg("gradients differ by %.2g, '%s' by %.2g", apart.whole, apart.name, apart.worst);
     expect_ok(step_update(&cpu.session, 0.01f));
     expect_ok(step_update(&ref.session, 0.01f));
     expect_ok(step_result(&cpu.session, &a));
     expect_ok(step_result(&ref.session, &b));
-    assert_true(fabs(a.loss - b.loss) <= loss_limit * b.loss);
-    assert_true(fabs(a.grad_norm - b.grad_norm) <= gradient_limit * b.grad_norm);
+    assert_true(fabs(a.loss - b.loss) <= limits.loss * b.loss);
+    assert_true(fabs(a.grad_norm - b.grad_norm) <= limits.whole_gradient * b.grad_norm);
     assert_int_equal(a.samples, config.batch);
 
     expect_ok(eval_begin(&cpu.session)); /* and what the update left: weights, copies, running statistics */
     expect_ok(eval_begin(&ref.session));
-    MicroBatch batch = tiny_batch(&data, &config, 0);
     expect_ok(eval_batch(&cpu.session, &batch));
     expect_ok(eval_batch(&ref.session, &batch));
     expect_ok(eval_result(&cpu.session, &a));
     expect_ok(eval_result(&ref.session, &b));
-    assert_true(fabs(a.loss - b.loss) <= 10 * loss_limit * b.loss);
+    assert_true(fabs(a.loss - b.loss) <= limits.loss * b.loss);
     tiny_data_free(&data);
     tiny_close(&cpu);
     tiny_close(&ref);
 }
 
-/* Rounding errors of every layer pass through all layers behind it, so the limits are for whole nets: some ten times what
- * was measured, and far below what a wrong or missing term gives (which is of order 1). */
+/* Rounding errors of every layer pass through all layers behind it, so the limits are for whole nets: some five times what
+ * was measured, and far below what a wrong or missing term gives, which is of order 1. */
 static void whole_net_agrees_with_the_reference(void **state)
 {
     (void)state;
-    NetConfig config = tiny_config(2);
-    config.eval = true;
-    compare_with_reference(config, 1e-5, 1e-3);
+    const Limits limits = { 1e-4, 5e-5, 1e-6 };
+    NetConfig    config = tiny_config(2);
+    compare_with_reference(config, limits);
     config.stem = STEM_STANDARD;
     config.size = 64;
-    compare_with_reference(config, 1e-5, 1e-3);
+    compare_with_reference(config, limits);
 }
 
+/* In bf16 a difference in the last bit (2^-8) flips some ReLUs, and what reaches the first layers is mostly rounding: a
+ * single gradient there says nothing, the whole does. */
 static void whole_net_agrees_with_the_reference_in_bf16(void **state)
 {
     (void)state;
     NetConfig config = tiny_config(2);
-    config.eval = true;
     config.amp = AMP_BF16;
-    compare_with_reference(config, 0.02, 0.5);
+    compare_with_reference(config, (Limits){ 2, 0.3, 5e-3 });
 }
 
 /* ---- accumulation ---- */
@@ -111,9 +127,12 @@ static void a_window_is_the_sum_of_its_micro_batches(void **state)
 {
     (void)state;
     NetConfig config = tiny_config(2);
-    Tiny      single, window;
     TinyData  data = tiny_data(&config, 1);
-    tiny_open(&config, "cpu", NULL, &single);
+    Tiny      part[3], window;
+    for (int k = 0; k < 3; k++) {
+        tiny_open(&config, "cpu", NULL, &part[k]);
+        run_window(&part[k], &data, 2 * k, 1, 6);
+    }
     config.accumulate = true;
     tiny_open(&config, "cpu", NULL, &window);
     run_window(&window, &data, 0, 3, 6);
@@ -122,28 +141,23 @@ static void a_window_is_the_sum_of_its_micro_batches(void **state)
         Value d = grad_of_param(window.net.graph, (Value){ v });
         if (d.id < 0)
             continue;
-        int64_t n = tensor_count(graph_tensor(window.net.graph, d));
-        float  *sum = calloc((size_t)n, sizeof *sum), *whole = tiny_read(&window, d);
-        double  difference = 0, norm = 0;
-        assert_non_null(sum);
-        for (int k = 0; k < 3; k++) {
-            run_window(&single, &data, 2 * k, 1, 6);
-            float *part = tiny_read(&single, graph_find(single.net.graph, window.net.graph->values[d.id].name));
-            for (int64_t i = 0; i < n; i++)
-                sum[i] += part[i];
-            free(part);
+        float *whole = tiny_read(&window, d), *of[3];
+        for (int k = 0; k < 3; k++)
+            of[k] = tiny_read(&part[k], graph_find(part[k].net.graph, window.net.graph->values[d.id].name));
+        double difference = 0, norm = 0;
+        for (int64_t i = 0; i < tensor_count(graph_tensor(window.net.graph, d)); i++) {
+            double sum = (double)of[0][i] + (double)of[1][i] + (double)of[2][i];
+            difference += (sum - (double)whole[i]) * (sum - (double)whole[i]);
+            norm += sum * sum;
         }
-        for (int64_t i = 0; i < n; i++) {
-            difference += ((double)sum[i] - (double)whole[i]) * ((double)sum[i] - (double)whole[i]);
-            norm += (double)sum[i] * (double)sum[i];
-        }
-        assert_true(sqrt(difference) <= 1e-6 * sqrt(norm));
-        free(sum);
+        assert_true(norm > 0 && sqrt(difference) <= 1e-6 * sqrt(norm));
         free(whole);
-        v += 40; /* each run gives all gradients; a sample of the parameters is enough */
+        for (int k = 0; k < 3; k++)
+            free(of[k]);
     }
     tiny_data_free(&data);
-    tiny_close(&single);
+    for (int k = 0; k < 3; k++)
+        tiny_close(&part[k]);
     tiny_close(&window);
 }
 
@@ -181,9 +195,8 @@ static void without_batch_norm_a_window_equals_the_large_batch(void **state)
 static void with_batch_norm_a_window_is_something_else(void **state)
 {
     (void)state;
-    NetConfig   config = tiny_config(8);
-    Tiny        large, window;
-    const char *name;
+    NetConfig config = tiny_config(8);
+    Tiny      large, window;
     tiny_open(&config, "cpu", NULL, &large);
     config = tiny_config(2);
     config.accumulate = true;
@@ -191,7 +204,7 @@ static void with_batch_norm_a_window_is_something_else(void **state)
     TinyData data = tiny_data(&config, 1);
     run_window(&large, &data, 0, 1, 8);
     run_window(&window, &data, 0, 4, 8);
-    assert_true(worst_gradient(&window, &large, &name) > 0.05);
+    assert_true(gradients_apart(&window, &large).whole > 0.1);
     tiny_data_free(&data);
     tiny_close(&large);
     tiny_close(&window);

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,9 +29,12 @@ void expect_error(Status s, StatusCode code, const char *word)
 
 Backend *tiny_backend(const char *name)
 {
+    char           device[16];
     Backend       *be = NULL;
-    BackendOptions options = { .threads = 2 };
-    expect_ok(strcmp(name, "ref") ? backend_open(name, &options, &be) : ref_backend.open(&options, &be));
+    const char    *slash = strchr(name, '/');
+    BackendOptions options = { .threads = slash ? atoi(slash + 1) : 1 };
+    snprintf(device, sizeof device, "%.*s", (int)strcspn(name, "/"), name);
+    expect_ok(strcmp(device, "ref") ? backend_open(device, &options, &be) : ref_backend.open(&options, &be));
     return be;
 }
 
@@ -109,12 +113,28 @@ MicroBatch tiny_batch(const TinyData *d, const NetConfig *c, int64_t first)
     return (MicroBatch){ d->pixels + image_bytes(c) * (size_t)first, d->labels + first };
 }
 
+/* Moves parameters off a start of 0 or 1, where gradients would be 0 or terms could be left out unseen. */
+static void shake_params(Tiny *t)
+{
+    for (int v = 0; v < t->net.graph->value_count; v++) {
+        const GraphValue *p = &t->net.graph->values[v];
+        if (!p->is_param || (p->init.kind != INIT_ZERO && p->init.kind != INIT_ONE))
+            continue;
+        float *values = tiny_read(t, (Value){ v });
+        for (int64_t i = 0; i < tensor_count(&p->tensor); i++)
+            values[i] += 0.2f * (float)rng_normal(3, (uint64_t)v, (uint64_t)i);
+        expect_ok(exec_write(t->session.exec, (Value){ v }, values));
+        free(values);
+    }
+}
+
 void tiny_bind(Tiny *t, const char *backend, const ExecOptions *options)
 {
     t->be = tiny_backend(backend);
     t->session = (Session){ .net = &t->net };
     expect_ok(exec_create(t->net.graph, t->be, options, &t->session.exec));
     expect_ok(exec_init(t->session.exec, 1));
+    shake_params(t);
 }
 
 void tiny_open(const NetConfig *config, const char *backend, const ExecOptions *options, Tiny *out)
@@ -188,6 +208,6 @@ double tiny_distance(Tiny *a, Value va, Tiny *b, Value vb)
     }
     free(x);
     free(y);
-    assert_true(isfinite(difference) && isfinite(norm));
-    return difference == 0 ? 0 : sqrt(difference / norm);
+    assert_true(isfinite(difference) && norm > 0);
+    return sqrt(difference / norm);
 }

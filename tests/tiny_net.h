@@ -12,7 +12,8 @@ void expect_ok(Status s);
 /* Fails the test unless the status has this code and its text holds the word. */
 void expect_error(Status s, StatusCode code, const char *word);
 
-/* "ref" or a name that backend_open knows, with two threads. */
+/* "ref" or a name that backend_open knows; one thread, or as many as stand behind a slash: "cpu/2". (With more threads than
+ * free cores every parallel loop waits for the scheduler: on a busy machine a small net is ten times slower.) */
 Backend *tiny_backend(const char *name);
 
 /* resnet50 of width 1/8 (16 to 256 channels), small stem, 32 pixels, 10 classes; last gammas of blocks 0. */
@@ -28,7 +29,7 @@ TinyData tiny_data(const NetConfig *config, uint64_t seed);
 void     tiny_data_free(TinyData *data);
 MicroBatch tiny_batch(const TinyData *data, const NetConfig *config, int64_t first_sample);
 
-/* A session with everything it stands on. */
+/* A session with everything it stands on, its parameters set from seed 1 and moved off starts of exactly 0 and 1. */
 typedef struct Tiny { Net net; Backend *be; Session session; } Tiny;
 void tiny_open(const NetConfig *config, const char *backend, const ExecOptions *options, Tiny *out);
 void tiny_bind(Tiny *t, const char *backend, const ExecOptions *options); /* the same for a net that is built already */
@@ -43,7 +44,7 @@ float *tiny_read(Tiny *t, Value v);
 /* Hash of all parameters and running statistics, bit by bit. */
 uint64_t tiny_hash(Tiny *t);
 
-/* |a - b| / |b| over two values of the same shape, in the 2-norm; fails on NaN. */
+/* |a - b| / |b| over two values of the same shape, in the 2-norm; fails on NaN and where b is all 0. */
 double tiny_distance(Tiny *a, Value va, Tiny *b, Value vb);
 
 #endif

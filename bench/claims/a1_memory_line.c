@@ -402,7 +402,7 @@ static Status conclude(json_t *entry, const Gather *g, const MemoryStudy *s)
     CardFit cards[CARD_ROWS_MAX] = { { 0 } };
     double r2 = 1, residual = 0, plan = 0, needed = 0;
     int fitted = 0;
-    char sources[96], label[96];
+    char sources[160], label[96];
     for (size_t i = 0; i < s->row_count; i++) {
         cards[i] = s->rows[i].fit;
         needed = fmax(needed, cards[i].reserve_needed);
@@ -416,7 +416,7 @@ static Status conclude(json_t *entry, const Gather *g, const MemoryStudy *s)
         }
     Verdict verdict = memory_line_judge(s->lines, s->curves->count, cards, s->row_count);
     const CardRow *row = example_row(s);
-    gather_sources(g, sources, sizeof sources);
+    gather_sources(g, FOR_MEMORY, sources, sizeof sources);
     if (verdict == VERDICT_NOT_RUN)
         return entry_conclude(entry, verdict, TOLERANCE_TEXT, "No curve has three batches with a measured peak (%s).", sources);
     if (!row)

@@ -59,13 +59,14 @@ Verdict rules_of_thumb_judge(const ThumbRule *rules, size_t count)
 
 typedef struct ThumbStudy { Curves *curves; ThumbRule rules[CURVES_MAX]; } ThumbStudy;
 
-/* The batches that decide the rule where the machine can run them in seconds: at 64 pixels. */
+/* The batches that decide the rule where the machine can run them in seconds: at 64 pixels; smoke in fp32 only. */
 static Status measure_curve(Gather *g)
 {
-    static const int64_t smoke[] = { 8, 16, 32, 64, 0 }, quick[] = { 1, 8, 16, 32, 64, 128, 0 }, full[] = { 1, 4, 16, 32, 64, 128, 256, 0 };
+    static const int64_t smoke[] = { 8, 32, 64, 0 }, quick[] = { 1, 8, 16, 32, 64, 128, 0 }, full[] = { 1, 4, 16, 32, 64, 128, 256, 0 };
     const int64_t *batch = gather_is(g->context, "smoke") ? smoke : gather_is(g->context, "full") ? full : quick;
+    const int types = gather_is(g->context, "smoke") ? 1 : AMP_COUNT;
     for (; *batch; batch++)
-        for (int a = 0; a < AMP_COUNT; a++) {
+        for (int a = 0; a < types; a++) {
             NetConfig net = gather_net(g->context);
             net.size = 64;
             net.amp = (Amp)a;
@@ -124,7 +125,7 @@ static Status add_chart(json_t *entry, const ThumbStudy *s)
 
 static Status conclude(json_t *entry, const Gather *g, const ThumbStudy *s)
 {
-    char ranges[400] = "", sources[96], label[96];
+    char ranges[400] = "", sources[160], label[96];
     size_t decided = 0, inside = 0, good = 0;
     for (size_t i = 0; i < s->curves->count; i++) {
         const ThumbRule *r = &s->rules[i];
@@ -138,7 +139,7 @@ static Status conclude(json_t *entry, const Gather *g, const ThumbStudy *s)
         good += r->inside_good;
     }
     Verdict verdict = rules_of_thumb_judge(s->rules, s->curves->count);
-    gather_sources(g, sources, sizeof sources);
+    gather_sources(g, FOR_TIME, sources, sizeof sources);
     if (verdict == VERDICT_NOT_RUN)
         return entry_conclude(entry, verdict, TOLERANCE_TEXT, "No curve has three batches with one from 32 to 256 among them (%s).", sources);
     return entry_conclude(entry, verdict, TOLERANCE_TEXT,

@@ -79,12 +79,14 @@ typedef struct KindsStudy {
     size_t     row_count;
 } KindsStudy;
 
+/* Two batches, for the slope; in smoke only the larger one without momentum. */
 static Status measure_kinds(Gather *g)
 {
     static const int64_t batches[] = { 2, 8 };
+    const size_t first_without = gather_is(g->context, "smoke") ? 1 : 0;
     for (int a = 0; a < AMP_COUNT; a++)
         for (int m = 0; m < 2; m++)
-            for (size_t b = 0; b < COUNT_OF(batches); b++) {
+            for (size_t b = m ? first_without : 0; b < COUNT_OF(batches); b++) {
                 NetConfig net = gather_net(g->context);
                 net.amp = (Amp)a;
                 net.batch = batches[b];
@@ -124,6 +126,9 @@ static const Curve *without_momentum(const KindsStudy *s, const Curve *with)
 
 /* ---- the entry ---- */
 
+/* 0.9 for the float nearest to it. */
+static double in_decimal(double x) { return round(1e6 * x) / 1e6; }
+
 static Status add_kinds_table(json_t *entry, const KindsStudy *s)
 {
     static const ColumnHead heads[] = {
@@ -139,7 +144,7 @@ static Status add_kinds_table(json_t *entry, const KindsStudy *s)
             const CellPoint *p = &s->shown[i]->points[k];
             claim_table_row(&t);
             claim_table_text(&t, curve_label(p, label, sizeof label));
-            claim_table_real(&t, p->momentum);
+            claim_table_real(&t, in_decimal(p->momentum));
             claim_table_integer(&t, p->batch);
             for (int m = 0; m < MEM_KIND_COUNT; m++)
                 claim_table_real(&t, p->kind[m] / MIB);
@@ -196,7 +201,7 @@ static Status add_formula_table(json_t *entry, const KindsStudy *s)
         const FormulaRow *r = &s->rows[i];
         claim_table_row(&t);
         claim_table_text(&t, curve_label(r->point, label, sizeof label));
-        claim_table_real(&t, r->point->momentum);
+        claim_table_real(&t, in_decimal(r->point->momentum));
         claim_table_integer(&t, r->point->batch);
         claim_table_real(&t, r->point->kind[MEM_WEIGHT] / MIB);
         claim_table_real(&t, r->per_sample / MIB);
@@ -241,8 +246,8 @@ static Status add_kinds_chart(json_t *entry, const KindsStudy *s, const Curve *c
 static Status conclude(json_t *entry, const Gather *g, const KindsStudy *s)
 {
     Verdict verdict = memory_kinds_judge(s->rows, s->row_count);
-    char sources[96], label[96];
-    gather_sources(g, sources, sizeof sources);
+    char sources[160], label[96];
+    gather_sources(g, FOR_MEMORY, sources, sizeof sources);
     if (verdict == VERDICT_NOT_RUN)
         return entry_conclude(entry, verdict, TOLERANCE_TEXT, "No cell could be measured: %s.",
                               s->curves->count ? s->curves->list[0].reason : sources);

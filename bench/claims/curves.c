@@ -26,6 +26,17 @@ static bool read_integer(const json_t *object, const char *name, int64_t *out)
     return json_is_integer(value) && *out > 0;
 }
 
+static bool was_disturbed(const json_t *cell)
+{
+    const json_t *flags = json_object_get(cell, "flags");
+    for (size_t i = 0; i < json_array_size(flags); i++) {
+        const char *text = json_string_value(json_array_get(flags, i));
+        if (text && !strncmp(text, "disturbed", strlen("disturbed")))
+            return true;
+    }
+    return false;
+}
+
 static bool read_cell(const json_t *cell, double momentum, CellPoint *p)
 {
     const json_t *axes = json_object_get(cell, "axes"), *memory = json_object_get(cell, "memory");
@@ -39,6 +50,7 @@ static bool read_cell(const json_t *cell, double momentum, CellPoint *p)
     p->width = number(axes, "width");
     p->momentum = momentum;
     p->ok = status && !strcmp(status, "ok");
+    p->disturbed = was_disturbed(cell);
     copy_text(p->reason, sizeof p->reason, cell, "reason");
     p->throughput = number(cell, "throughput");
     p->step_seconds = number(json_object_get(cell, "step_seconds"), "median");

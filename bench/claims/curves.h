@@ -12,7 +12,7 @@ typedef struct CellPoint {
     char    net[32], amp[8], stem[16];
     int64_t size, classes, batch, accum;
     double  width, momentum;
-    bool    ok;
+    bool    ok, disturbed;                 /* disturbed: other processes kept cores busy while it was timed */
     char    reason[96];                    /* why not ok */
     double  throughput, step_seconds;
     double  measured_peak, process_peak;   /* bytes: tensors; resident set of the process */

@@ -151,9 +151,14 @@ Status gather_cell(Gather *g, const NetConfig *net, int64_t accum, Purpose purpo
     return status_ok();
 }
 
-const char *gather_sources(const Gather *g, char *text, size_t size)
+const char *gather_sources(const Gather *g, Purpose purpose, char *text, size_t size)
 {
-    snprintf(text, size, "%d cell%s of this run and %d measured for this claim", g->from_record, g->from_record == 1 ? "" : "s",
-             g->measured);
+    int disturbed = 0;
+    for (size_t i = 0; i < g->points.count && purpose == FOR_TIME; i++)
+        disturbed += g->points.list[i].ok && g->points.list[i].disturbed;
+    int used = snprintf(text, size, "%d cell%s of this run and %d measured for this claim", g->from_record,
+                        g->from_record == 1 ? "" : "s", g->measured);
+    if (disturbed && used > 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, ", %d of them disturbed by other processes", disturbed);
     return text;
 }

@@ -29,7 +29,7 @@ NetConfig gather_net(const ClaimContext *context);
 /* Is this the preset of the run? */
 bool gather_is(const ClaimContext *context, const char *preset);
 
-/* "5 cells of this run and 2 measured for this claim" */
-const char *gather_sources(const Gather *g, char *text, size_t size);
+/* "5 cells of this run and 2 measured for this claim", for times with ", 3 of them disturbed by other processes". */
+const char *gather_sources(const Gather *g, Purpose purpose, char *text, size_t size);
 
 #endif

@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import socket
 import statistics
 import sys
@@ -89,15 +90,16 @@ def parse_arguments(argv):
     add("--steps", type=int, default=0, help="timed steps in one block; 0 = as many as fit into --seconds [%(default)s]")
     add("--seconds", type=float, default=28, help="time to aim at for the rounds of one cell, where --steps is 0 [%(default)s]")
     add("--threads", type=int, default=cores, help="threads of each peer [%(default)s, the cores this process may use]")
-    add("--timeout", type=float, default=300, help="seconds to wait for any one answer of a peer [%(default)s]")
+    add("--timeout", type=float, help="seconds to wait for any one answer of a peer [300, with --compile 1800]")
     add("--compile", action="store_true", help="PyTorch with torch.compile (needs a C++ compiler, and minutes)")
     add("--python", help="a Python that has torch [this one, or the one of --setup]")
     add("--setup", metavar="DIR", default=os.path.join(ROOT, "build", "peers-venv"),
-        help="where to install torch if no Python has it: a throw-away environment, about 3 GB or more [build/peers-venv]")
+        help="where to install torch if no Python has it: a throw-away environment, about 6 GB [build/peers-venv]")
     add("--binary", default=os.path.join(ROOT, "build", "batchmark"), help="[build/batchmark]")
     add("--out", metavar="DIR", help="folder for peers.json [results/<time>-<host>]")
     args = parser.parse_args(argv)
     args.cells = parse_cells(args.cells)
+    args.timeout = (1800 if args.compile else 300) if args.timeout is None else args.timeout
     for name, low, high in (("rounds", 1, 1000), ("steps", 0, 1000), ("threads", 1, 4096), ("seconds", 0.1, 86400), ("timeout", 0.1, 86400)):
         if not low <= getattr(args, name) <= high:
             raise UsageError(f"--{name} {getattr(args, name)}: must be from {low} to {high}")
@@ -129,7 +131,7 @@ def busy_seconds():
 
 
 class LoadMeter:
-    """How many cores all others kept busy while one peer worked."""
+    """What one peer and all others used of the CPU since the meter was made."""
 
     def __init__(self, peer):
         self.peer, self.start = peer, self.now(peer)
@@ -138,9 +140,10 @@ class LoadMeter:
     def now(peer):
         return time.monotonic(), busy_seconds(), peer.cpu_seconds()
 
-    def others(self):
+    def read(self):
+        """(cores that others kept busy, CPU seconds of the peer); None for what is unknown."""
         wall, busy, own = (None if b is None or a is None else b - a for a, b in zip(self.start, self.now(self.peer)))
-        return None if busy is None or own is None or wall <= 0 else max(0.0, (busy - own) / wall)
+        return None if busy is None or own is None or wall <= 0 else max(0.0, (busy - own) / wall), own
 
 
 # ---- one cell ----
@@ -161,29 +164,26 @@ def block_steps(args, seconds_each):
 
 
 def run_block(peer, steps):
-    """The seconds of each step, without the first one, and the load of other processes meanwhile."""
+    """One turn of one peer. Its first step is not counted: it fills the caches and wakes the threads."""
     meter = LoadMeter(peer)
     seconds = peer.run(steps + 1)[1:]
-    return seconds, meter.others()
+    load, cpu = meter.read()
+    return {"seconds": seconds, "load": load, "cpu_seconds": cpu}
 
 
 def measure(peers, args, progress):
     """Warms both up, then lets them take turns; peers: {"torch": Peer, "batchmark": Peer}."""
     warm = {name: peer.run(WARMUP_STEPS)[-1] for name, peer in peers.items()}
     steps = block_steps(args, list(warm.values()))
-    rounds, loads = [], []
+    rounds = []
     for i in range(args.rounds):
         progress(i)
         order = list(peers) if i % 2 == 0 else list(reversed(peers))
-        times, load = {}, {}
-        for name in order:
-            times[name], load[name] = run_block(peers[name], steps)
-        rounds.append(times)
-        loads.append(load)
-    known = [x for load in loads for x in load.values() if x is not None]
+        rounds.append({name: run_block(peers[name], steps) for name in order})
+    known = [block["load"] for blocks in rounds for block in blocks.values() if block["load"] is not None]
     return {
-        **summary.compare(rounds),
-        "rounds": [{"order": list(times), "seconds": times, "load": load} for times, load in zip(rounds, loads)],
+        **summary.compare([{name: block["seconds"] for name, block in blocks.items()} for blocks in rounds]),
+        "rounds": [{"order": list(blocks), **blocks} for blocks in rounds],
         "load": {"median": statistics.median(known) if known else None, "max": max(known) if known else None},
         "peak_bytes": {name: peer.peak_bytes() for name, peer in peers.items()},
     }
@@ -241,12 +241,17 @@ def new_record(args, argv):
     }
 
 
+def disturbance(cell):
+    load = cell["load"]["median"]
+    return "" if load is None or load <= summary.LOAD_DISTURBS else f"; disturbed: others kept {load:.1f} cores busy"
+
+
 def outcome(cell):
     if cell["status"] != "ok":
         return f"{cell['status']}: {cell['reason']}"
     torch, ours, ratio = (cell[key] for key in ("torch_step_seconds", "batchmark_step_seconds", "ratio"))
     return (f"PyTorch {summary.milliseconds(torch)} ms, batchmark {summary.milliseconds(ours)} ms, "
-            f"speed-up {ratio['median']:.2f} x ({ratio['low']:.2f}-{ratio['high']:.2f})")
+            f"speed-up {ratio['median']:.2f} x ({ratio['low']:.2f}-{ratio['high']:.2f}){disturbance(cell)}")
 
 
 def run_cells(args, record, path):
@@ -311,6 +316,7 @@ def run(argv):
 
 
 def main():
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the peers are ended, what was finished is shown
     try:
         return run(sys.argv)
     except UsageError as error:

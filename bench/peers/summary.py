@@ -57,6 +57,8 @@ def compare(rounds):
 
 # ---- table ----
 
+LOAD_DISTURBS = 0.2  # cores busy with something else from which a cell deserves doubt, as in bench/cell.c
+
 HEADINGS = ("px", "batch", "amp", "PyTorch ms", "batchmark ms", "speed-up", "PyTorch samples/s", "batchmark samples/s",
             "PyTorch peak", "batchmark peak", "peak ratio", "others' load")
 
@@ -91,7 +93,8 @@ def table_row(cell):
         milliseconds(torch), milliseconds(ours), f"**{ratio['median']:.2f} x** ({ratio['low']:.2f}-{ratio['high']:.2f})",
         significant(cell["batch"] / torch["median"]), significant(cell["batch"] / ours["median"]),
         gibibytes(peaks["torch"]), gibibytes(peaks["batchmark"]),
-        f"{peaks['batchmark'] / peaks['torch']:.2f} x" if known else "unknown", "unknown" if load is None else f"{load:.2f}",
+        f"{peaks['batchmark'] / peaks['torch']:.2f} x" if known else "unknown",
+        "unknown" if load is None else f"{load:.2f}{', disturbed' if load > LOAD_DISTURBS else ''}",
     ]
 
 
@@ -111,5 +114,5 @@ def legend(rounds, environment):
         f"{environment['cpu'] or 'unknown CPU'}.\n"
         f"Times are medians with quartiles. Speed-up is PyTorch's step / batchmark's: the median of {rounds} rounds in which both "
         f"ran next to each other, with its {100 * coverage:.0f} % interval. Peaks are resident memory of the whole process; "
-        f"peak ratio is batchmark / PyTorch. Others' load is the median number of cores that other processes kept busy.\n"
+        f"peak ratio is batchmark / PyTorch. Others' load is the median number of cores that other processes kept busy; from {LOAD_DISTURBS} on a cell is disturbed and its figures deserve doubt.\n"
     )

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-NEEDED_BYTES = 6 << 30  # what pip downloads and what it unpacks, for the time both exist
+NEEDED_BYTES = 9 << 30  # 5.4 GiB unpacked (torch 2.15 with its CUDA libraries), and the downloads meanwhile
 MARK = "torch-is-complete"
 
 
@@ -70,7 +70,7 @@ def create(folder, say):
         raise TorchMissing(f"{parent}: {error.strerror}") from error
     if free < NEEDED_BYTES:
         raise TorchMissing(f"{parent} has {free / 2**30:.1f} GiB left, installing torch needs {NEEDED_BYTES >> 30} GiB")
-    say(f"torch is not importable: installing it with pip into {folder} (a throw-away virtual environment, about 3 GB or more; "
+    say(f"torch is not importable: installing it with pip into {folder} (a throw-away virtual environment, about 6 GB; "
         f"remove the folder to undo)")
     run_step([sys.executable, "-m", "venv", "--clear", folder], "making the virtual environment failed (Debian: apt install python3-venv)")
     run_step([python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check", "torch"],

@@ -17,6 +17,7 @@
 #include "amx_wgrad.h"
 
 #include "amx.h"
+#include "transpose.h"
 
 #include <omp.h>
 #include <string.h>
@@ -123,30 +124,6 @@ size_t amx_wgrad_scratch(const CpuBackend *be, const OpDesc *op)
 #if HAVE_AMX
 
 /* ---- packing */
-
-/* Transposes a 16 x 16 matrix of 32-bit words in registers. */
-static inline __attribute__((always_inline)) void transpose_16x16(__m512i v[16])
-{
-    __m512i a[16], b[16];
-    for (int i = 0; i < 8; i++) {
-        a[2 * i] = _mm512_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
-        a[2 * i + 1] = _mm512_unpackhi_epi32(v[2 * i], v[2 * i + 1]);
-    }
-    for (int g = 0; g < 16; g += 4) {
-        b[g] = _mm512_unpacklo_epi64(a[g], a[g + 2]);
-        b[g + 1] = _mm512_unpackhi_epi64(a[g], a[g + 2]);
-        b[g + 2] = _mm512_unpacklo_epi64(a[g + 1], a[g + 3]);
-        b[g + 3] = _mm512_unpackhi_epi64(a[g + 1], a[g + 3]);
-    }
-    for (int j = 0; j < 4; j++) { /* b[4 g + j], 128-bit lane l: rows 4 g .. 4 g + 3 of column 4 l + j */
-        __m512i even01 = _mm512_shuffle_i32x4(b[j], b[4 + j], 0x88), odd01 = _mm512_shuffle_i32x4(b[j], b[4 + j], 0xdd);
-        __m512i even23 = _mm512_shuffle_i32x4(b[8 + j], b[12 + j], 0x88), odd23 = _mm512_shuffle_i32x4(b[8 + j], b[12 + j], 0xdd);
-        v[j] = _mm512_shuffle_i32x4(even01, even23, 0x88);
-        v[8 + j] = _mm512_shuffle_i32x4(even01, even23, 0xdd);
-        v[4 + j] = _mm512_shuffle_i32x4(odd01, odd23, 0x88);
-        v[12 + j] = _mm512_shuffle_i32x4(odd01, odd23, 0xdd);
-    }
-}
 
 /* Transposes up to 16 pixels of up to 32 channels: to[channel * channel_x + pixel]. Always writes 16 pixels, zeros for
  * those that are missing. */
@@ -312,27 +289,32 @@ static float *block_address(const Plan *plan, float *dw, int k, int c, int tap)
     return dw + (((int64_t)k * plan->c_blocks + c) * plan->taps * plan->taps + tap) * BLOCK_FLOATS;
 }
 
+/* All rows of blocks of the share, two at a time: a row is one tap of one block of x's channels. */
 static void multiply_chunk(const Plan *plan, const Share *s, int64_t images, int64_t steps, int64_t block_elements, bool zero,
                            float *dw)
 {
-    Product m = { .a_row_bytes = 2 * plan->channel_x, .a_image = plan->image_x, .images = images, .steps = steps, .zero = zero };
-    for (int c = 0; c < s->c_blocks; c += 2)
-        for (int tap = 0; tap < plan->taps * plan->taps; tap++) {
-            const int     r = tap / plan->taps, t = tap % plan->taps, two_a = c + 1 < s->c_blocks;
-            const int64_t phase = r % plan->stride * plan->phases + t % plan->stride;
-            const int64_t shift = r / plan->stride * plan->pitch + t / plan->stride;
-            for (int i = 0; i < 1 + two_a; i++)
-                m.a[i] = s->x + (phase * s->c_blocks + c + i) * BLOCK * plan->channel_x + shift;
-            for (int k = 0; k < s->k_blocks; k += 2) {
-                const int two_b = k + 1 < s->k_blocks;
-                for (int j = 0; j < 1 + two_b; j++) {
-                    m.b[j] = s->dy + (k + j) * block_elements;
-                    for (int i = 0; i < 1 + two_a; i++)
-                        m.c[i][j] = block_address(plan, dw, s->k_block + k + j, s->c_block + c + i, tap);
-                }
-                multiply_blocks(&m, two_a, two_b);
-            }
+    const int taps = plan->taps * plan->taps, rows = s->c_blocks * taps;
+    Product   m = { .a_row_bytes = 2 * plan->channel_x, .a_image = plan->image_x, .images = images, .steps = steps, .zero = zero };
+    for (int row = 0; row < rows; row += 2) {
+        const int two_a = row + 1 < rows;
+        int       c[2], tap[2];
+        for (int i = 0; i < 1 + two_a; i++) {
+            c[i] = (row + i) / taps;
+            tap[i] = (row + i) % taps;
+            const int r = tap[i] / plan->taps, t = tap[i] % plan->taps;
+            m.a[i] = s->x + ((r % plan->stride * plan->phases + t % plan->stride) * s->c_blocks + c[i]) * BLOCK * plan->channel_x +
+                     r / plan->stride * plan->pitch + t / plan->stride;
         }
+        for (int k = 0; k < s->k_blocks; k += 2) {
+            const int two_b = k + 1 < s->k_blocks;
+            for (int j = 0; j < 1 + two_b; j++) {
+                m.b[j] = s->dy + (k + j) * block_elements;
+                for (int i = 0; i < 1 + two_a; i++)
+                    m.c[i][j] = block_address(plan, dw, s->k_block + k + j, s->c_block + c[i], tap[i]);
+            }
+            multiply_blocks(&m, two_a, two_b);
+        }
+    }
 }
 
 /* Image n (or the images n, n+1, ..), output rows from `row` on. */

@@ -1,5 +1,6 @@
 /* layout.c - how tensors lie in memory: descriptors, the table of private layouts, copies from one layout to another. */
 #include "cpu.h"
+#include "tile_copy.h"
 
 #include <string.h>
 
@@ -107,6 +108,7 @@ struct Relayout {
     int      order[4];     /* dimensions, slowest first in the destination */
     int      size;         /* elements of a tile */
     bool     contiguous;   /* the destination's tile is `size` elements in a row */
+    TileOrder tile_order;  /* if so, and from f32 */
     int     *from_place;   /* [size], in the order of to_place */
     int     *to_place;
     int     *coordinate;   /* [size][4] within the tile */
@@ -246,6 +248,8 @@ Status relayout_create(const CpuBackend *be, const Tensor *from, const Tensor *t
     r->to_place = r->from_place + n;
     r->coordinate = r->to_place + n;
     relayout_fill(r);
+    if (r->contiguous)
+        r->tile_order = tile_order(r->to_type, r->from_place, r->size);
     *out = r;
     return status_ok();
 fail:
@@ -291,26 +295,16 @@ static void copy_cut_tile(const Relayout *r, const int64_t *first, const void *f
     }
 }
 
-/* A whole tile. The common cases have loops that vectorise (gathers from the first-level cache, stores in a row). */
 static void copy_whole_tile(const Relayout *r, const void *from, int64_t from_base, void *to, int64_t to_base)
 {
-    const int *restrict place = r->from_place;
-    const int n = r->size;
     if (r->contiguous && r->from_type == DTYPE_F32) {
-        const float *restrict x = (const float *)from + from_base;
-        if (r->to_type == DTYPE_F32) {
-            float *restrict y = (float *)to + to_base;
-            for (int i = 0; i < n; i++)
-                y[i] = x[place[i]];
-        } else {
-            uint16_t *restrict y = (uint16_t *)to + to_base;
-            for (int i = 0; i < n; i++)
-                y[i] = bf16_from_f32(x[place[i]]);
-        }
+        size_t size = (size_t)dtype_bits(r->to_type) / 8;
+        tile_copy(r->tile_order, r->to_type, r->from_place, r->size, (const float *)from + from_base,
+                  (char *)to + (size_t)to_base * size);
         return;
     }
-    for (int i = 0; i < n; i++)
-        copy_element(r, from, from_base + place[i], to, to_base + r->to_place[i]);
+    for (int i = 0; i < r->size; i++)
+        copy_element(r, from, from_base + r->from_place[i], to, to_base + r->to_place[i]);
 }
 
 void relayout_run(const Relayout *r, const void *from, void *to)

@@ -10,16 +10,19 @@ static Status sqnorm_query(Backend *be, const OpDesc *op, OpNeeds *needs)
     return status_ok();
 }
 
+/* Independent sums hide the latency of the additions. */
 static double square_sum(const float *restrict x, int64_t n)
 {
-    double lane[8] = { 0 };
+    double  lane[32] = { 0 }, sum = 0;
     int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int l = 0; l < 8; l++)
+    for (; i + 32 <= n; i += 32)
+        for (int l = 0; l < 32; l++)
             lane[l] += (double)x[i + l] * (double)x[i + l];
     for (; i < n; i++)
-        lane[0] += (double)x[i] * (double)x[i];
-    return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
+        sum += (double)x[i] * (double)x[i];
+    for (int l = 0; l < 32; l++)
+        sum += lane[l];
+    return sum;
 }
 
 static Status sqnorm_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)

@@ -62,35 +62,45 @@ static void outputs_of(int64_t i, const OpAttr *a, int64_t outputs, int64_t *fir
     *last = *last < outputs ? *last : outputs;
 }
 
-/* Output windows that hold one input pixel: rows [p0, p1), columns [q0, q1). */
-typedef struct Holders { int64_t p0, p1, q0, q1; } Holders;
+/* The output windows that hold one input pixel: rows x columns of them, the first at element `e`, where the pixel is tap
+ * `tap`. The next column is column_step further and its tap `stride` lower, rows likewise. */
+typedef struct Holders { int64_t e, column_step, row_step; int rows, columns, tap, column_tap, row_tap; } Holders;
 
-ALWAYS_INLINE void max_grad_pixel(Dtype t, const PoolJob *j, int64_t image, int64_t h, int64_t w, const Holders *o, int block,
-                                  int lanes)
+ALWAYS_INLINE VecF max_grad_pixel(Dtype t, const PoolJob *j, const Holders *o, int64_t block, int lanes)
 {
     VecF dx = { 0 };
-    for (int64_t p = o->p0; p < o->p1; p++)
-        for (int64_t q = o->q0; q < o->q1; q++) {
-            const int64_t tap = (h + j->a->pad - p * j->a->stride) * j->a->kernel + w + j->a->pad - q * j->a->stride;
-            const int64_t e = act_index(&j->y, image, p * j->y.w + q, block);
+    for (int p = 0; p < o->rows; p++)
+        for (int q = 0; q < o->columns; q++) {
+            const int64_t e = o->e + p * o->row_step + q * o->column_step + block;
             VecB taps = { 0 };
             memcpy(&taps, j->index + e, (size_t)lanes);
-            VecI here = __builtin_convertvector(taps, VecI) == (int32_t)tap;
+            VecI here = __builtin_convertvector(taps, VecI) == o->tap - p * o->row_tap - q * o->column_tap;
             dx += (VecF)((VecI)vec_load_some(t, j->in, e, lanes) & here);
         }
-    vec_store_some(t, j->out, act_index(&j->x, image, h * j->x.w + w, block), dx, lanes);
+    return dx;
 }
 
 ALWAYS_INLINE void max_grad_rows(Dtype t, bool whole, const PoolJob *j, int64_t first, int64_t last)
 {
+    const OpAttr *a = j->a;
+    Holders o = { .column_step = j->y.row_stride, .row_step = j->y.w * j->y.row_stride, .column_tap = a->stride,
+                  .row_tap = a->stride * a->kernel };
     for (int64_t row = first; row < last; row++) {
         const int64_t image = row / j->x.h, h = row % j->x.h;
-        Holders o;
-        outputs_of(h, j->a, j->y.h, &o.p0, &o.p1);
+        int64_t p0, p1, q0, q1;
+        outputs_of(h, a, j->y.h, &p0, &p1);
+        o.rows = (int)(p1 - p0);
         for (int64_t w = 0; w < j->x.w; w++) {
-            outputs_of(w, j->a, j->y.w, &o.q0, &o.q1);
-            for (int b = 0; b < j->x.blocks; b++)
-                max_grad_pixel(t, j, image, h, w, &o, b, whole ? LANES : act_lanes(&j->x, b));
+            outputs_of(w, a, j->y.w, &q0, &q1);
+            o.columns = (int)(q1 - q0);
+            o.e = act_index(&j->y, image, p0 * j->y.w + q0, 0);
+            o.tap = (int)((h + a->pad - p0 * a->stride) * a->kernel + w + a->pad - q0 * a->stride);
+            const int64_t e = act_index(&j->x, image, h * j->x.w + w, 0);
+            for (int b = 0; b < j->x.blocks; b++) {
+                const int lanes = whole ? LANES : act_lanes(&j->x, b);
+                VecF dx = max_grad_pixel(t, j, &o, b * j->y.block_stride, lanes);
+                vec_store_some(t, j->out, e + b * j->x.block_stride, dx, lanes);
+            }
         }
     }
 }

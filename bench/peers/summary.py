@@ -116,5 +116,6 @@ def legend(rounds, environment):
         f"against batchmark ({ours.get('library', 'unknown library')}), {environment['threads']} threads, "
         f"{environment['cpu'] or 'unknown CPU'}.\n"
         f"Times are medians with quartiles. Speed-up is PyTorch's step / batchmark's: {turns}. "
-        f"Peaks are resident memory of the whole process; peak ratio is batchmark / PyTorch. Others' load is the median number of cores that other processes kept busy; from {LOAD_DISTURBS} on a cell is disturbed and its figures deserve doubt.\n"
+        f"Peaks are resident memory of the whole process; peak ratio is batchmark / PyTorch. "
+        f"Others' load is the median number of cores that other processes kept busy; from {LOAD_DISTURBS} on a cell is disturbed and its figures deserve doubt.\n"
     )

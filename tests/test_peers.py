@@ -301,6 +301,18 @@ class Setup(unittest.TestCase):
             torch_venv.run_step([sys.executable, "-c", "import sys; sys.exit('a\\nno route to host')"], "pip could not install torch")
         self.assertEqual(str(caught.exception), "pip could not install torch: no route to host")
 
+    def test_without_packages_nothing_is_left(self):
+        os.environ["PIP_NO_INDEX"] = "1"
+        self.addCleanup(os.environ.pop, "PIP_NO_INDEX")
+        needed, torch_venv.NEEDED_BYTES = torch_venv.NEEDED_BYTES, 0
+        self.addCleanup(setattr, torch_venv, "NEEDED_BYTES", needed)
+        said = []
+        with self.assertRaises(torch_venv.TorchMissing) as caught:
+            torch_venv.create(os.path.join(self.folder, "venv"), said.append)
+        self.assertRegex(str(caught.exception), "^(pip could not install torch|making the virtual environment failed).*$")
+        self.assertIn("installing it with pip", said[0])
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_a_full_disk_is_seen_before_it_is_full(self):
         needed, torch_venv.NEEDED_BYTES = torch_venv.NEEDED_BYTES, 1 << 62
         self.addCleanup(setattr, torch_venv, "NEEDED_BYTES", needed)

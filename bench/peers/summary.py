@@ -107,12 +107,15 @@ def markdown_table(cells):
 def legend(rounds, environment):
     """What the columns mean and what they were measured on, in Markdown."""
     coverage = ratio_interval([1.0] * rounds)[2]
+    turns = f"the median of {rounds} rounds in which both ran next to each other, with its {100 * coverage:.0f} % interval"
+    if rounds == 1:
+        turns = "from one round, so without an interval"
     torch, ours = environment["torch"], environment["batchmark"]
     return (
         f"ResNet-50, one training step: PyTorch {torch.get('version', 'unknown')}{' compiled' if torch.get('compile') else ''} "
         f"against batchmark ({ours.get('library', 'unknown library')}), {environment['threads']} threads, "
         f"{environment['cpu'] or 'unknown CPU'}.\n"
-        f"Times are medians with quartiles. Speed-up is PyTorch's step / batchmark's: the median of {rounds} rounds in which both "
-        f"ran next to each other, with its {100 * coverage:.0f} % interval. Peaks are resident memory of the whole process; "
-        f"peak ratio is batchmark / PyTorch. Others' load is the median number of cores that other processes kept busy; from {LOAD_DISTURBS} on a cell is disturbed and its figures deserve doubt.\n"
+        f"Times are medians with quartiles. Speed-up is PyTorch's step / batchmark's: {turns}. "
+        f"Peaks are resident memory of the whole process; peak ratio is batchmark / PyTorch. "
+        f"Others' load is the median number of cores that other processes kept busy; from {LOAD_DISTURBS} on a cell is disturbed and its figures deserve doubt.\n"
     )

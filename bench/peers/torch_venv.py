@@ -72,12 +72,16 @@ def create(folder, say):
         raise TorchMissing(f"{parent} has {free / 2**30:.1f} GiB left, installing torch needs {NEEDED_BYTES >> 30} GiB")
     say(f"torch is not importable: installing it with pip into {folder} (a throw-away virtual environment, about 6 GB; "
         f"remove the folder to undo)")
-    run_step([sys.executable, "-m", "venv", "--clear", folder], "making the virtual environment failed (Debian: apt install python3-venv)")
-    run_step([python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check", "torch"],
-             "pip could not install torch (no network?)")
-    torch_version(python)
-    with open(os.path.join(folder, MARK), "w"):
-        pass
+    try:
+        run_step([sys.executable, "-m", "venv", "--clear", folder], "making the virtual environment failed (Debian: apt install python3-venv)")
+        run_step([python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check", "torch"],
+                 "pip could not install torch (no network?)")
+        torch_version(python)
+        with open(os.path.join(folder, MARK), "w"):
+            pass
+    except BaseException:  # an interrupt too: half an environment is of no use
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return python
 
 

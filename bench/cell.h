@@ -70,7 +70,7 @@ json_t *cell_failed(const CellConfig *cell, const Status *why);
  * with the float64 reference: {"against", "max_error", "bound", ...}. STATUS_NUMERIC if it is too far off. */
 Status verify_net(const NetConfig *like, const MeasureOptions *options, json_t **result);
 
-/* Measures the peaks with large matrix products and a large copy; about two seconds. */
+/* Measures the peaks with large matrix products, convolutions and sums; about three seconds. */
 Status peaks_measure(const MeasureOptions *options, Peaks *out);
 
 /* Times every op of a step alone, with cold caches: {"sum_seconds", "ops": [{"op", "calls", "seconds"}]}, the bound that

@@ -30,11 +30,12 @@ static const Sweep full_sweeps[] = {
     { .size = { 64, 384 }, .batch = { 1, 4, 16, 64 }, .accum = { 1 }, BOTH, .width = 1, .classes = 1000 },
 };
 
-/* Trainings: batch sizes at one recipe. */
+/* Trainings: batch sizes at one recipe, each with its learning rate (0 = linear in the batch, see train.h). */
 typedef struct Recipe {
     const char *data;
     int64_t     size, batch[4], accum, epochs, limit;
-    double      width, target;
+    double      lr[4], width;
+    bool        augment, zero_gamma;
     Amp         amp;
     Stem        stem;
 } Recipe;
@@ -43,11 +44,13 @@ static const Recipe smoke_recipes[] = {
     { .data = "shapes", .size = 32, .batch = { 16 }, .accum = 1, .epochs = 1, .limit = 512, .width = 0.25, .amp = AMP_OFF, .stem = STEM_SMALL },
 };
 static const Recipe quick_recipes[] = {
-    { .data = "fashion-mnist", .size = 28, .batch = { 64, 256 }, .accum = 1, .epochs = 1, .width = 0.25, .amp = AMP_BF16, .stem = STEM_SMALL },
+    { .data = "fashion-mnist", .size = 28, .batch = { 64, 256 }, .lr = { 0.1, 0.2 }, .accum = 1, .epochs = 2, .width = 0.25, .amp = AMP_BF16, .stem = STEM_SMALL },
 };
 static const Recipe full_recipes[] = {
-    { .data = "fashion-mnist", .size = 28, .batch = { 32, 64, 128, 256 }, .accum = 1, .epochs = 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL },
-    { .data = "fashion-mnist", .size = 28, .batch = { 64 }, .accum = 4, .epochs = 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL },
+    { .data = "fashion-mnist", .size = 28, .batch = { 32, 64, 128, 256 }, .accum = 1, .epochs = 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL,
+      .augment = true, .zero_gamma = true },
+    { .data = "fashion-mnist", .size = 28, .batch = { 64 }, .accum = 4, .epochs = 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL,
+      .augment = true, .zero_gamma = true },
 };
 
 static const char *const foundation_claims[] = { "A1", "A4", "B2", "B16", NULL };
@@ -64,7 +67,7 @@ typedef struct Preset {
 
 static const Preset presets[] = {
     { "smoke", smoke_sweeps, COUNT_OF(smoke_sweeps), smoke_recipes, COUNT_OF(smoke_recipes), 0.5 },
-    { "quick", quick_sweeps, COUNT_OF(quick_sweeps), quick_recipes, COUNT_OF(quick_recipes), 8 },
+    { "quick", quick_sweeps, COUNT_OF(quick_sweeps), quick_recipes, COUNT_OF(quick_recipes), 6 },
     { "full", full_sweeps, COUNT_OF(full_sweeps), full_recipes, COUNT_OF(full_recipes), 30 },
 };
 
@@ -125,11 +128,10 @@ static Status add_recipe(Work *w, const Recipe *r, const Options *o)
         net.width = r->width;
         net.stem = r->stem;
         net.amp = r->amp;
-        net.zero_init_gamma = true;
+        net.zero_init_gamma = r->zero_gamma;
         w->trainings[w->training_count++] = (TrainConfig){
             .net = net, .data = { .name = r->data, .seed = 1, .limit = r->limit }, .accum = r->accum, .epochs = r->epochs,
-            .schedule = SCHEDULE_COSINE, .warmup = 0.25, .loaders = 1, .augment = true, .target_acc = r->target,
-            .seed = (uint64_t)o->seed,
+            .lr = r->lr[b], .schedule = SCHEDULE_COSINE, .warmup = 0.25, .loaders = 1, .augment = r->augment, .seed = (uint64_t)o->seed,
         };
     }
     return status_ok();

@@ -304,7 +304,8 @@ static Status cell_entry(const CellConfig *cell, Bench *b, const MeasureOptions 
         "work", json_pack("{s:o,s:o}", "flops", record_real(flops), "bytes", record_real(bytes)),
         "floor_seconds", record_real(floor), "profile", profile ? profile : json_null(),
         "primitives", primitives ? primitives : json_null(), "flags", flags_json(s, flops, floor, &o->peaks, cell->net.amp));
-    return *entry ? status_ok() : status_error(STATUS_OOM, "out of memory for the record of a cell");
+    bool whole = *entry && (profile || !json_object_set_new(*entry, "profile_reason", json_string("--no-profile was given")));
+    return whole ? status_ok() : status_error(STATUS_OOM, "out of memory for the record of a cell");
 }
 
 Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_t **entry)
@@ -329,6 +330,10 @@ Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_
     status = cell_entry(cell, &bench, options, samples, profile, primitives, entry);
     profile = primitives = NULL;
 out:
+    if (status.code != STATUS_OK) {
+        json_decref(*entry);
+        *entry = NULL;
+    }
     json_decref(profile);
     json_decref(primitives);
     free(samples);

@@ -37,7 +37,7 @@ static void training_name(Chart *c, const Group *g, const json_t *item, char out
 }
 
 /* One curve of each training: y over x from the array `list`. */
-static void add_curves(Chart *c, const Group *g, const char *list, const char *x_name, const char *y_name, double scale,
+static void add_curves(Chart *c, const Group *g, const char *list, const char *x_name, const char *y_name,
                        SeriesStyle style)
 {
     for (size_t i = 0; i < g->count; i++) {
@@ -48,7 +48,7 @@ static void add_curves(Chart *c, const Group *g, const char *list, const char *x
             chart_add_series(c, style == SERIES_DASHED ? "" : name, style, (int)i);
         for (size_t j = 0; j < json_array_size(points); j++) {
             const json_t *p = json_array_get(points, j);
-            chart_add_point(c, record_number(p, x_name), record_number(p, y_name) * scale);
+            chart_add_point(c, record_number(p, x_name), record_number(p, y_name));
         }
     }
 }
@@ -84,7 +84,6 @@ static void add_epoch_ticks(Chart *c, const Group *g)
 
 typedef struct Curve {
     const char *kind, *what, *list, *x_label, *x, *y_label, *y, *y_train; /* y_train: a dashed companion, or NULL */
-    double scale;
     SeriesStyle style;
     bool epochs;
 } Curve;
@@ -97,9 +96,9 @@ static Status draw_curve(const Group *g, size_t number, const Curve *k, ChartSet
     chart_start_group(&c, g, section, k->kind, k->what, k->x_label, k->y_label);
     if (k->epochs)
         add_epoch_ticks(&c, g);
-    add_curves(&c, g, k->list, k->x, k->y, k->scale, k->style);
+    add_curves(&c, g, k->list, k->x, k->y, k->style);
     if (k->y_train) {
-        add_curves(&c, g, k->list, k->x, k->y_train, k->scale, SERIES_DASHED);
+        add_curves(&c, g, k->list, k->x, k->y_train, SERIES_DASHED);
         text_copy(c.dashed_meaning, sizeof c.dashed_meaning, "on the training images");
     }
     note_missing(&c, g);
@@ -112,12 +111,12 @@ Status charts_draw_trainings(const Group *g, size_t number, ChartSetup *setup)
 {
     static const Curve curves[] = {
         { "accuracy", "Accuracy by epoch", "epochs", "epoch", "epoch", "accuracy on the test images (%)",
-          "test_accuracy", "train_accuracy", 100, SERIES_BOTH, true },
+          "test_accuracy", "train_accuracy", SERIES_BOTH, true },
         { "accuracy-time", "Test accuracy by time of training", "epochs", "seconds of training", "seconds",
-          "test accuracy (%)", "test_accuracy", NULL, 100, SERIES_BOTH, false },
-        { "loss", "Loss by epoch", "epochs", "epoch", "epoch", "loss on the test images", "test_loss", "train_loss", 1,
+          "test accuracy (%)", "test_accuracy", NULL, SERIES_BOTH, false },
+        { "loss", "Loss by epoch", "epochs", "epoch", "epoch", "loss on the test images", "test_loss", "train_loss",
           SERIES_BOTH, true },
-        { "loss-update", "Training loss by update", "curve", "update", "update", "cross-entropy loss", "loss", NULL, 1,
+        { "loss-update", "Training loss by update", "curve", "update", "update", "cross-entropy loss", "loss", NULL,
           SERIES_LINE, false },
     };
     for (size_t i = 0; i < COUNT_OF(curves); i++)

@@ -89,10 +89,10 @@ static const OptionSpec specs[] = {
     { "precision", TYPE_REAL, AT(precision), BENCH | CLAIMS, 0.0001, 1, NULL, "0.01", "sample until the standard error is under this share of the mean" },
     { "no-profile", TYPE_FLAG, AT(no_profile), BENCH, 0, 0, NULL, NULL, "no profiled steps after the timed ones" },
     { "primitives", TYPE_FLAG, AT(primitives), BENCH, 0, 0, NULL, NULL, "also time every op of the step alone, caches cold, and compare the sum" },
-    { "trace", TYPE_FLAG, AT(trace), BENCH | TRAIN, 0, 0, NULL, NULL, "write a Chrome trace of the profiled steps" },
+    { "trace", TYPE_FLAG, AT(trace), BENCH, 0, 0, NULL, NULL, "write a Chrome trace of the profiled steps" },
     { "mem-limit", TYPE_BYTES, AT(mem_limit), BENCH | TRAIN | PLAN | CLAIMS | SERVE, 1, 9e15, NULL, NULL, "capacity to respect, such as 16GiB; default this machine's memory" },
 
-    { "print-graph", TYPE_FLAG, AT(print_graph), TRAIN | PLAN, 0, 0, NULL, NULL, "print every node with its shapes" },
+    { "print-graph", TYPE_FLAG, AT(print_graph), PLAN, 0, 0, NULL, NULL, "print every node with its shapes" },
     { "check-nan", TYPE_FLAG, AT(check_nan), TRAIN | BENCH, 0, 0, NULL, NULL, "name the first tensor that is not finite" },
     { "poison", TYPE_FLAG, AT(poison), TRAIN | BENCH, 0, 0, NULL, NULL, "fill freed memory with NaN, to show reads of stale values" },
     { "no-planner", TYPE_FLAG, AT(no_planner), TRAIN | BENCH | PLAN, 0, 0, NULL, NULL, "every tensor in memory of its own" },

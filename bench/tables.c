@@ -287,7 +287,7 @@ static const json_t *last_epoch(const json_t *training)
     return json_array_size(epochs) ? json_array_get(epochs, json_array_size(epochs) - 1) : NULL;
 }
 
-static double final_accuracy(const json_t *item) { return 100 * record_number(last_epoch(item), "test_accuracy"); }
+static double final_accuracy(const json_t *item) { return record_number(last_epoch(item), "test_accuracy"); }
 static double final_loss(const json_t *item) { return record_number(last_epoch(item), "train_loss"); }
 static double train_seconds(const json_t *item) { return record_number(last_epoch(item), "seconds"); }
 static double epochs_done(const json_t *item) { return record_number(last_epoch(item), "epoch"); }
@@ -297,7 +297,7 @@ static double best_accuracy(const json_t *item)
     const json_t *epochs = record_array(item, "epochs");
     double best = (double)NAN;
     for (size_t i = 0; i < json_array_size(epochs); i++)
-        best = fmax(best, 100 * record_number(json_array_get(epochs, i), "test_accuracy"));
+        best = fmax(best, record_number(json_array_get(epochs, i), "test_accuracy"));
     return best;
 }
 
@@ -322,7 +322,7 @@ void table_trainings(Text *t, const Group *g)
         { .title = "samples/s", .path = "throughput", .scale = 1 },
         { .title = "training time (s)", .compute = train_seconds },
         { .title = "waiting for data (%)", .digits = 3, .compute = wait_percent },
-        { .title = "target accuracy (%)", .path = "target_accuracy", .exact = true, .scale = 100 },
+        { .title = "target accuracy (%)", .path = "target_accuracy", .exact = true, .scale = 1 },
         { .title = "samples to target", .path = "samples_to_target", .scale = 1 },
         { .title = "time to target (s)", .path = "seconds_to_target", .scale = 1 },
         { .title = "measured peak (GiB)", .path = "memory.measured_peak", .scale = 1 / (1024.0 * 1024.0 * 1024.0) },

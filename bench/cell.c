@@ -326,7 +326,7 @@ Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_
     if (options->profile)
         TRY_GOTO(status, profile_steps(&bench, &data, cell->accum, options, &profile), out);
     if (options->primitives)
-        TRY_GOTO(status, primitives_time(&bench, cell->accum, &primitives), out);
+        TRY_GOTO(status, primitives_time(&bench, &data, cell->accum, &primitives), out);
     status = cell_entry(cell, &bench, options, samples, profile, primitives, entry);
     profile = primitives = NULL;
 out:

@@ -73,9 +73,9 @@ Status verify_net(const NetConfig *like, const MeasureOptions *options, json_t *
 /* Measures the peaks with large matrix products, convolutions and sums; about three seconds. */
 Status peaks_measure(const MeasureOptions *options, Peaks *out);
 
-/* Times every op of a step alone, with cold caches: {"sum_seconds", "ops": [{"op", "calls", "seconds"}]}, the bound that
- * a step without any overhead between its ops would reach. Values in memory are garbage afterwards. */
-Status primitives_time(Bench *bench, int64_t accum, json_t **out);
+/* Times every op of a step alone, with cold caches, in turns with whole steps: {"step_seconds", "sum_seconds", "ratio",
+ * "ratio_q1", "ratio_q3", "ops": [{"op", "calls", "seconds"}]}; the ratio is that of each turn, its median and quartiles. */
+Status primitives_time(Bench *bench, const MicroBatch *data, int64_t accum, json_t **out);
 
 /* Shortest time the machine's peaks allow for one run of these nodes: sum over nodes of max(flops / peak of the node's
  * type, bytes / copy bandwidth). NaN without peaks. */

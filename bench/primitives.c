@@ -1,19 +1,28 @@
 /* primitives.c - the sum that a training step is measured against: every op of the step timed by itself.
  *
- * Between two runs of an op a buffer larger than the private caches is written, so that an op finds its inputs where a
- * step would leave them: in memory, or in a large shared cache. Ops of equal description are timed once. */
+ * Steps and single ops take turns in one process: a pass times one whole step, then each distinct op once, so that a machine
+ * that changes its speed changes both. Before an op a buffer larger than the private caches is written, so that it finds
+ * its inputs where a step would leave them: in memory, or in a large shared cache. Ops of equal description are timed once. */
 #include "cell.h"
-#include "interrupt.h"
 #include "record.h"
 #include "stats.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPEATS = 5 };
+enum { PASSES = 7 };
 static const size_t FLUSH_BYTES = (size_t)96 << 20;
 
 typedef struct OpTotal { int64_t calls; double seconds; } OpTotal;
+
+/* What the passes collect. twin: the earlier node of equal description, itself if there is none, -1 for a node that does
+ * nothing or is not of the step. */
+typedef struct Times {
+    int    *twin;                /* [node_count] */
+    double *node;                /* [PASSES][node_count] */
+    double  step[PASSES], sum[PASSES], ratio[PASSES];
+    uint8_t *flush;
+} Times;
 
 static void flush_caches(uint8_t *buffer)
 {
@@ -21,78 +30,95 @@ static void flush_caches(uint8_t *buffer)
         buffer[i]++;
 }
 
-static Status time_node(Bench *b, int node, uint8_t *buffer, double *seconds)
+static int64_t calls_of(const Graph *g, int node, int64_t accum)
 {
-    double sample[REPEATS];
-    TRY(exec_run_node(b->session.exec, node));
-    for (int i = 0; i < REPEATS; i++) {
-        flush_caches(buffer);
-        double start = clock_seconds();
-        TRY(exec_run_node(b->session.exec, node));
-        TRY(backend_sync(b->backend));
-        sample[i] = clock_seconds() - start;
-    }
-    *seconds = stats_median(sample, REPEATS);
-    return status_ok();
+    return g->nodes[node].segment == SEG_MICRO ? accum : 1;
 }
 
-/* Seconds of each node; < 0 where it does nothing. */
-static Status time_nodes(Bench *b, uint8_t *buffer, double *seconds)
+static void find_twins(const Bench *b, int *twin)
 {
     const Graph *g = b->net.graph;
     const Exec *ex = b->session.exec;
     for (int i = 0; i < g->node_count; i++) {
         const OpDesc *op = exec_op(ex, i);
-        seconds[i] = -1;
-        if (!op || g->nodes[i].segment == SEG_EVAL)
-            continue;
-        TRY(interrupt_check());
-        for (int k = 0; k < i && seconds[i] < 0; k++)
-            if (seconds[k] >= 0 && !memcmp(op, exec_op(ex, k), sizeof *op))
-                seconds[i] = seconds[k];
-        if (seconds[i] < 0)
-            TRY(time_node(b, i, buffer, &seconds[i]));
+        twin[i] = !op || g->nodes[i].segment == SEG_EVAL ? -1 : i;
+        for (int k = 0; k < i && twin[i] == i; k++)
+            if (twin[k] == k && !memcmp(op, exec_op(ex, k), sizeof *op))
+                twin[i] = k;
     }
+}
+
+/* One step, then every distinct op. */
+static Status time_pass(Bench *b, const MicroBatch *data, int64_t accum, Times *t, int pass)
+{
+    const Graph *g = b->net.graph;
+    double *seconds = t->node + (size_t)pass * (size_t)g->node_count;
+    TRY(cell_run_step(b, data, accum)); /* after single ops, to warm up what they left cold */
+    double start = clock_seconds();
+    TRY(cell_run_step(b, data, accum));
+    t->step[pass] = clock_seconds() - start;
+    for (int i = 0; i < g->node_count; i++) {
+        if (t->twin[i] == i) {
+            flush_caches(t->flush);
+            start = clock_seconds();
+            TRY(exec_run_node(b->session.exec, i));
+            TRY(backend_sync(b->backend));
+            seconds[i] = clock_seconds() - start;
+        }
+        if (t->twin[i] >= 0)
+            t->sum[pass] += (double)calls_of(g, i, accum) * seconds[t->twin[i]];
+    }
+    t->ratio[pass] = t->step[pass] / t->sum[pass];
     return status_ok();
 }
 
-static Status totals_json(const OpTotal *total, json_t **out)
+/* Median over the passes of each op's time, by kind. */
+static void add_up(const Graph *g, const Times *t, int64_t accum, OpTotal total[OP_COUNT])
+{
+    for (int i = 0; i < g->node_count; i++) {
+        double sample[PASSES];
+        if (t->twin[i] < 0)
+            continue;
+        for (int p = 0; p < PASSES; p++)
+            sample[p] = t->node[p * g->node_count + t->twin[i]];
+        total[g->nodes[i].op.kind].calls += calls_of(g, i, accum);
+        total[g->nodes[i].op.kind].seconds += (double)calls_of(g, i, accum) * stats_median(sample, PASSES);
+    }
+}
+
+static Status times_json(const OpTotal *total, const Times *t, json_t **out)
 {
     json_t *ops = json_array();
-    double sum = 0;
-    for (int k = 0; ops && k < OP_COUNT; k++) {
-        sum += total[k].seconds;
+    for (int k = 0; ops && k < OP_COUNT; k++)
         if (total[k].calls && json_array_append_new(ops, json_pack("{s:s,s:I,s:o}", "op", op_names[k], "calls", (json_int_t)total[k].calls,
                                                                    "seconds", record_real(total[k].seconds)))) {
             json_decref(ops);
             ops = NULL;
         }
-    }
-    *out = ops ? json_pack("{s:o,s:o}", "sum_seconds", record_real(sum), "ops", ops) : NULL;
+    *out = !ops ? NULL : json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "step_seconds", record_real(stats_median(t->step, PASSES)),
+                                   "sum_seconds", record_real(stats_median(t->sum, PASSES)), "ratio",
+                                   record_real(stats_median(t->ratio, PASSES)), "ratio_q1", record_real(stats_quantile(t->ratio, PASSES, 0.25)),
+                                   "ratio_q3", record_real(stats_quantile(t->ratio, PASSES, 0.75)), "ops", ops);
     return *out ? status_ok() : status_error(STATUS_OOM, "out of memory for the times of single ops");
 }
 
-Status primitives_time(Bench *b, int64_t accum, json_t **out)
+Status primitives_time(Bench *b, const MicroBatch *data, int64_t accum, json_t **out)
 {
-    const Graph *g = b->net.graph;
+    const size_t nodes = (size_t)b->net.graph->node_count + 1;
     OpTotal total[OP_COUNT] = { { 0, 0 } };
-    uint8_t *buffer = calloc(FLUSH_BYTES, 1);
-    double *seconds = calloc((size_t)g->node_count + 1, sizeof *seconds);
+    Times t = { .twin = calloc(nodes, sizeof *t.twin), .node = calloc(nodes * PASSES, sizeof *t.node), .flush = calloc(FLUSH_BYTES, 1) };
     Status status;
     *out = NULL;
-    if (!buffer || !seconds)
+    if (!t.twin || !t.node || !t.flush)
         TRY_GOTO(status, status_error(STATUS_OOM, "out of memory for timing single ops"), out);
-    TRY_GOTO(status, time_nodes(b, buffer, seconds), out);
-    for (int i = 0; i < g->node_count; i++) {
-        int64_t calls = g->nodes[i].segment == SEG_MICRO ? accum : 1;
-        if (seconds[i] < 0)
-            continue;
-        total[g->nodes[i].op.kind].calls += calls;
-        total[g->nodes[i].op.kind].seconds += (double)calls * seconds[i];
-    }
-    status = totals_json(total, out);
+    find_twins(b, t.twin);
+    for (int p = 0; p < PASSES; p++)
+        TRY_GOTO(status, time_pass(b, data, accum, &t, p), out);
+    add_up(b->net.graph, &t, accum, total);
+    status = times_json(total, &t, out);
 out:
-    free(buffer);
-    free(seconds);
+    free(t.twin);
+    free(t.node);
+    free(t.flush);
     return status;
 }

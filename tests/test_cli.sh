@@ -43,6 +43,13 @@ status_of() { # record, cell number
     python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["cells"][int(sys.argv[2])]["status"])' "$1" "$2"
 }
 
+wait_for_cell() { # until a running bench has finished its first
+    for _ in $(seq 600); do
+        grep -q '"status": "ok"' "$1/record.json" 2>/dev/null && return
+        sleep 0.1
+    done
+}
+
 # ---- words that are wrong ----
 refuse 2 "unknown command 'benhc'" benhc
 refuse 2 "unknown option --bacth" bench --bacth 4
@@ -112,10 +119,7 @@ refuse 2 "already" bench --batch 1 "${small[@]}" --out partial
 # ---- a killed run goes on ----
 "$batchmark" bench --batch 1,2,3,4 "${small[@]}" --cell-seconds 1 --out killed >out 2>err &
 pid=$!
-for _ in $(seq 300); do
-    grep -q '"status": "ok"' killed/record.json 2>/dev/null && break
-    sleep 0.1
-done
+wait_for_cell killed
 kill -KILL $pid
 wait $pid 2>/dev/null
 python3 -m json.tool killed/record.json >/dev/null
@@ -129,10 +133,7 @@ verdict "--resume keeps the finished cell and adds the rest" $? "first sample wa
 # ---- Ctrl-C ----
 "$batchmark" bench --batch 1,2,3,4 "${small[@]}" --cell-seconds 1 --out stopped >out 2>err &
 pid=$!
-for _ in $(seq 300); do
-    grep -q '"status": "ok"' stopped/record.json 2>/dev/null && break
-    sleep 0.1
-done
+wait_for_cell stopped
 kill -TERM $pid
 wait $pid
 [ $? = 3 ] && grep -q -- "--resume --out stopped" err

@@ -31,7 +31,6 @@ typedef struct Runner {
     Work     work;
     Verified verified[VERIFIED_MAX];
     int      verified_count;
-    int      cells_done, cells_started;
     bool     partial;
     Status   status;      /* the first error that ends the run */
     char     dir[PATH_BYTES];
@@ -139,7 +138,7 @@ static Status write_report(const Runner *r)
     snprintf(path, sizeof path, "%s/record.json", r->dir);
     TRY(report_write(path, r->dir, &options));
     if (!r->options->json)
-        printf("report: %s/report.html\n", r->dir);
+        fprintf(gbench_prints_table() ? stdout : stderr, "report: %s/report.html\n", r->dir);
     return status_ok();
 }
 
@@ -239,13 +238,12 @@ static void run_cell(GbenchRun *run, void *context)
         gbench_skip(run, r->status.text);
         return;
     }
-    r->cells_started++;
     if (already_done(r, name)) {
         gbench_skip(run, "already in the record");
         return;
     }
     if (!r->options->quiet)
-        log_info("cell %d/%d %s", r->cells_started, r->work.cell_count, name);
+        log_info("cell %d/%d %s", c->index + 1, r->work.cell_count, name);
     json_t *entry = NULL;
     int64_t steps = gbench_user_min_time() ? gbench_iterations(run) : 0;
     Status status = measure_one(r, cell, steps, &entry);
@@ -263,7 +261,6 @@ static void run_cell(GbenchRun *run, void *context)
         gbench_skip(run, status.text);
     }
     r->status = record_put(r->record, RECORD_CELLS, entry);
-    r->cells_done++;
 }
 
 static Status run_cells(Runner *r)
@@ -350,6 +347,68 @@ static Status run_all_claims(Runner *r, const char *const *wanted, const char *p
     return status_ok();
 }
 
+/* ---- going on with a record ---- */
+
+/* Options that may differ between the run that began a record and the one that goes on with it. */
+static bool is_free(const char *name)
+{
+    static const char *const names[] = { "out", "resume", "json", "quiet", "no-report", "no-png", "threads" };
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+/* An option that was given now must be the one the record was begun with. */
+static Status check_same(const Options *now, const Options *begun)
+{
+    char *bare[] = { "batchmark", "bench" };
+    Options initial;
+    json_t *echo[3] = { NULL, NULL, NULL };
+    Status status;
+    TRY_GOTO(status, options_parse(2, bare, &initial), out);
+    TRY_GOTO(status, options_echo(now, &echo[0]), out);
+    TRY_GOTO(status, options_echo(begun, &echo[1]), out);
+    TRY_GOTO(status, options_echo(&initial, &echo[2]), out);
+    const char *name;
+    json_t *value;
+    json_object_foreach (echo[0], name, value)
+        if (!is_free(name) && !json_equal(value, json_object_get(echo[2], name)) && !json_equal(value, json_object_get(echo[1], name)))
+            TRY_GOTO(status, status_error(STATUS_USAGE, "--resume: the record was begun with another --%s; leave it out, the record's options are used", name), out);
+out:
+    for (int i = 0; i < 3; i++)
+        json_decref(echo[i]);
+    return status;
+}
+
+/* The options that the record in --out was begun with, but for those of output. They point into *root, which the caller
+ * keeps as long and then gives up (json_decref). */
+static Status options_of_record(const Options *now, json_t **root, Options *out)
+{
+    enum { WORDS_MAX = 128 };
+    char *words[WORDS_MAX];
+    int count = 0;
+    TRY(record_load(now->out, root));
+    const json_t *command = json_object_get(json_object_get(*root, "run"), "command");
+    for (size_t i = 0; i < json_array_size(command) && count < WORDS_MAX; i++) {
+        const char *word = json_string_value(json_array_get(command, i));
+        if (strncmp(word, "--benchmark_", strlen("--benchmark_")))
+            words[count++] = (char *)(uintptr_t)word;
+    }
+    TRY(status_context(options_parse(count, words, out), "%s: run.command", now->out));
+    if (out->command != COMMAND_BENCH)
+        return status_error(STATUS_USAGE, "--resume: %s is not the record of a bench", now->out);
+    TRY(check_same(now, out));
+    out->out = now->out;
+    out->resume = true;
+    out->json = now->json;
+    out->quiet = now->quiet;
+    out->no_report = now->no_report;
+    out->no_png = now->no_png;
+    out->threads = now->threads ? now->threads : out->threads;
+    return status_ok();
+}
+
 /* ---- sub-commands ---- */
 
 static void close_runner(Runner *r)
@@ -366,7 +425,7 @@ static Status end_run(Runner *r, Status status, const char *command, bool *parti
     if (status.code == STATUS_INTERRUPTED && r->record) {
         log_warn("interrupted; what was finished is in %s", r->dir);
         if (command)
-            log_warn("to go on: batchmark %s --resume --out %s, with the same other options", command, r->dir);
+            log_warn("to go on: batchmark %s --resume --out %s", command, r->dir);
         r->partial = true;
         status = status_ok();
     }
@@ -375,7 +434,18 @@ static Status end_run(Runner *r, Status status, const char *command, bool *parti
     return status;
 }
 
-Status run_bench(const Options *o, int argc, char **argv, bool *partial)
+/* Wrong usage leaves nothing behind: a record that was begun for it goes. */
+static void discard_record(Runner *r)
+{
+    char path[PATH_BYTES + 16];
+    snprintf(path, sizeof path, "%s/record.json", r->dir);
+    record_close(r->record);
+    r->record = NULL;
+    unlink(path);
+    rmdir(r->dir);
+}
+
+static Status run_sweep(const Options *o, int argc, char **argv, bool *partial)
 {
     Runner r = { .options = o, .measure = measure_from_options(o) };
     Status status;
@@ -387,7 +457,10 @@ Status run_bench(const Options *o, int argc, char **argv, bool *partial)
         goto out;
     }
     TRY_GOTO(status, open_record(&r, argc, argv, true), out);
-    TRY_GOTO(status, run_cells(&r), out);
+    status = run_cells(&r);
+    if (status.code == STATUS_USAGE && !o->resume)
+        discard_record(&r);
+    TRY_GOTO(status, status, out);
     for (int i = 0; i < r.work.training_count; i++)
         TRY_GOTO(status, run_training(&r, &r.work.trainings[i]), out);
     if (r.work.preset)
@@ -395,6 +468,21 @@ Status run_bench(const Options *o, int argc, char **argv, bool *partial)
     status = finish(&r);
 out:
     return end_run(&r, status, "bench", partial);
+}
+
+Status run_bench(const Options *o, int argc, char **argv, bool *partial)
+{
+    if (!o->resume)
+        return run_sweep(o, argc, argv, partial);
+    if (!o->out)
+        return status_error(STATUS_USAGE, "--resume needs --out with the folder of the record to go on with");
+    json_t *root = NULL;
+    Options begun;
+    Status status = options_of_record(o, &root, &begun);
+    if (status.code == STATUS_OK)
+        status = run_sweep(&begun, argc, argv, partial);
+    json_decref(root);
+    return status;
 }
 
 static Status train_from_options(const Options *o, TrainConfig *t)

@@ -273,6 +273,11 @@ static json_t *flags_json(const Samples *s, double flops, double floor, const Pe
         snprintf(text, sizeof text, "doubtful: faster than the floor of %.4g s, so a measured peak is too low", floor);
         json_array_append_new(flags, json_string(text));
     }
+    double spread = (stats_quantile(s->seconds, s->count, 0.75) - stats_quantile(s->seconds, s->count, 0.25)) / median;
+    if (flags && spread > 0.2) {
+        snprintf(text, sizeof text, "unsteady: the middle half of the steps spans %.0f %% of the median", 100 * spread);
+        json_array_append_new(flags, json_string(text));
+    }
     double load = stats_median(s->load, s->count);
     if (flags && load > 0.2) {
         snprintf(text, sizeof text, "disturbed: other processes kept %.1f cores busy", load);

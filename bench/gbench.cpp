@@ -273,6 +273,12 @@ bool gbench_init(int *argc, char **argv)
 
 bool gbench_user_min_time(void) { return value_of("min_time") != nullptr; }
 
+bool gbench_prints_table(void)
+{
+    const char *format = value_of("format");
+    return !format || std::strcmp(format, "console") == 0;
+}
+
 bool gbench_list_only(void) { return is_on("list_tests"); }
 
 void gbench_register(const char *name, GbenchFunction *function, void *context)

@@ -27,6 +27,9 @@ bool gbench_user_min_time(void);
 /* Was --benchmark_list_tests given? Then gbench_run only prints names. */
 bool gbench_list_only(void);
 
+/* Is stdout free of a JSON or CSV document of Google Benchmark's (--benchmark_format)? */
+bool gbench_prints_table(void);
+
 /* Registers a cell. Google Benchmark adds "/manual_time" to the name. context must outlive gbench_run. */
 void gbench_register(const char *name, GbenchFunction *function, void *context);
 

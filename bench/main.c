@@ -160,6 +160,16 @@ static Status run_report(const Options *o)
 
 /* ---- the program ---- */
 
+static Status print_version(void)
+{
+    json_t *tool = NULL;
+    TRY(env_tool(&tool));
+    const char *git = json_string_value(json_object_get(tool, "git"));
+    printf("batchmark %s (git %s)\n", json_string_value(json_object_get(tool, "version")), git ? git : "unknown");
+    json_decref(tool);
+    return status_ok();
+}
+
 static Status run(const Options *o, int argc, char **argv, bool *partial)
 {
     switch (o->command) {
@@ -186,7 +196,9 @@ int main(int argc, char **argv)
     memcpy(all_argv, argv, (size_t)argc * sizeof *argv);
     Status status = gbench_init(&argc, argv) ? options_parse(argc, argv, &options)
                                              : status_error(STATUS_USAGE, "a --benchmark_ flag is wrong: see the line above");
-    if (status.code == STATUS_OK && options.help)
+    if (status.code == STATUS_OK && options.version)
+        status = print_version();
+    else if (status.code == STATUS_OK && options.help)
         options_help(stdout, options.command);
     else if (status.code == STATUS_OK)
         status = run(&options, all_argc, all_argv, &partial);

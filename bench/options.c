@@ -58,7 +58,7 @@ static const OptionSpec specs[] = {
 
     { "net", TYPE_TEXT, AT(net), NET, 0, 0, NULL, "resnet50", "net to run" },
     { "size", TYPE_AXIS_INT, AT(size), NET, 8, 4096, NULL, NULL, "input height = width in pixels" },
-    { "batch", TYPE_AXIS_INT, AT(batch), NET, 1, 1 << 20, NULL, NULL, "samples in a micro-batch" },
+    { "batch", TYPE_AXIS_INT, AT(batch), NET, 1, 65536, NULL, NULL, "samples in a micro-batch" },
     { "amp", TYPE_AXIS_CHOICE, AT(amp), NET, 0, 0, amp_choices, NULL, "mixed precision" },
     { "accum", TYPE_AXIS_INT, AT(accum), NET, 1, 65536, NULL, NULL, "micro-batches in one update" },
     { "width", TYPE_REAL, AT(width), NET, 0.01, 16, NULL, "1", "multiplier of every layer's channels" },
@@ -232,7 +232,7 @@ static Status parse_value(const OptionSpec *spec, const char *text, Options *o)
         return status_ok();
     case TYPE_BYTES:
         if (!parse_bytes(text, to) || *(int64_t *)to < 1)
-            return status_error(STATUS_USAGE, "--%s '%s': must be a size such as 16GiB, 512MiB or 1500000", spec->name, text);
+            return status_error(STATUS_USAGE, "--%s '%s': must be a size such as 16GiB, 16GB, 512MiB or 1500000", spec->name, text);
         return status_ok();
     case TYPE_TEXT:
         if (!*text)
@@ -294,6 +294,10 @@ Status options_parse(int argc, char **argv, Options *out)
 {
     memset(out, 0, sizeof *out);
     out->command = COMMAND_COUNT;
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        out->version = true;
+        return status_ok();
+    }
     for (size_t i = 0; i < COUNT_OF(specs); i++)
         if (specs[i].initial)
             TRY(parse_value(&specs[i], specs[i].initial, out));

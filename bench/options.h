@@ -43,7 +43,7 @@ typedef struct Options {
     /* finding faults */
     bool    print_graph, check_nan, poison, no_planner;
     /* output */
-    bool    json, quiet, help, no_report, no_png;
+    bool    json, quiet, help, version, no_report, no_png;
     /* words after the options: claim ids, a record */
     const char *words[AXIS_MAX];
     int     word_count;

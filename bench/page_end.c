@@ -175,6 +175,20 @@ static void add_command(Text *t, const json_t *command)
     text_add(t, "\n");
 }
 
+/* "1, 2, 4" from an array of numbers or texts. */
+static const char *join_list(const json_t *list, char *text, size_t size)
+{
+    size_t n = 0;
+    snprintf(text, size, "(none)");
+    for (size_t i = 0; i < json_array_size(list) && n < size; i++) {
+        const json_t *v = json_array_get(list, i);
+        int m = json_is_string(v) ? snprintf(text + n, size - n, "%s%s", i ? ", " : "", json_string_value(v))
+                                  : snprintf(text + n, size - n, "%s%.15g", i ? ", " : "", json_number_value(v));
+        n += m > 0 ? (size_t)m : 0;
+    }
+    return text;
+}
+
 static void add_options(Text *t, const json_t *options)
 {
     json_t *o = (json_t *)(uintptr_t)options;
@@ -183,7 +197,7 @@ static void add_options(Text *t, const json_t *options)
     text_add(t, "Every option of the run, defaults included:\n\n| option | value |\n| --- | --- |\n");
     for (void *it = json_object_iter(o); it; it = json_object_iter_next(o, it)) {
         const json_t *v = json_object_iter_value(it);
-        char number[40];
+        char number[40], joined[256];
         if (json_is_integer(v))
             snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
         else if (json_is_real(v))
@@ -192,7 +206,7 @@ static void add_options(Text *t, const json_t *options)
                  json_is_string(v) ? (*json_string_value(v) ? json_string_value(v) : "(empty)")
                  : json_is_number(v) ? number
                  : json_is_boolean(v) ? (json_is_true(v) ? "yes" : "no")
-                 : json_is_null(v) ? "(not set)" : "(a list)");
+                 : json_is_null(v) ? "(not set)" : join_list(v, joined, sizeof joined));
     }
     text_add(t, "\n");
 }

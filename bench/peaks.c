@@ -3,6 +3,7 @@
  * The peak of a type is the best rate of a large matrix product and of a large 3x3 convolution: on CPUs the latter often
  * comes closer to what the vector units can do. */
 #include "cell.h"
+#include "interrupt.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,7 @@ static Status best_rate(Backend *be, OpDesc *op, double work, double *rate)
         TRY_GOTO(status, kernel->prepare(be, op, &state), out);
     const double begin = clock_seconds();
     for (int i = 0; i < MIN_REPEATS || clock_seconds() - begin < MIN_SECONDS; i++) {
+        TRY_GOTO(status, interrupt_check(), out);
         double start = clock_seconds();
         TRY_GOTO(status, kernel->run(be, op, state, buffer, scratch), out);
         TRY_GOTO(status, backend_sync(be), out);

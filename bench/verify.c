@@ -4,6 +4,7 @@
  * the device's own inputs, so the error of one op is not amplified by the fifty after it and the bounds can be tight.
  * Masks and pooling indices are the backend's own and stay so; the gradients that use them are compared. */
 #include "cell.h"
+#include "interrupt.h"
 #include "record.h"
 
 #include "../tests/ref/ref.h"
@@ -93,6 +94,7 @@ static Status compare(Verify *v, int value)
 static Status verify_node(Verify *v, int node)
 {
     const GraphNode *n = &v->net.graph->nodes[node];
+    TRY(interrupt_check());
     for (int i = 0; i < n->op.n_in; i++)
         TRY(for_each_member(v, n->in[i], hand_over));
     for (int i = 0; i < n->op.n_out; i++)

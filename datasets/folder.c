@@ -295,7 +295,7 @@ static Status folder_open(const DatasetConfig *config, void **out, int64_t count
                           char *origin, size_t origin_bytes)
 {
     if (!config->dir || !*config->dir)
-        return status_error(STATUS_USAGE, "folder: needs the directory that holds the images");
+        return status_error(STATUS_USAGE, "folder: needs the directory that holds the images: --data-dir DIR");
     struct stat info;
     if (stat(config->dir, &info) != 0)
         return dataset_file_error(config->dir, errno);

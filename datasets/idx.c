@@ -238,7 +238,7 @@ static Status fashion_open(const DatasetConfig *config, void **out, int64_t coun
         if (status.code == STATUS_OK)
             status = read_idx_file(dir, label_files[split], MAGIC_LABELS, &set->labels[split], &labels);
         if (status.code == STATUS_INPUT && !config->dir && access(usual_dir, F_OK) != 0)
-            return status_error(STATUS_INPUT, "fashion-mnist: %s is missing: apt install dataset-fashion-mnist",
+            return status_error(STATUS_INPUT, "fashion-mnist: %s is missing: apt install dataset-fashion-mnist, or name its folder with --data-dir",
                                 usual_dir);
         TRY(status);
         TRY(check_labels(dir, split, set->labels[split], count[split], labels));

@@ -66,6 +66,8 @@ refuse 2 "unknown claim 'Z9'" claims Z9
 refuse 2 "device 'tpu' is not in this build" plan --device tpu
 refuse 2 "--resume needs --out" bench --resume --batch 1
 refuse 2 "no cell matches" bench --batch 1 "${small[@]}" --out filtered --benchmark_filter=nothing_like_this
+[ ! -e filtered ]
+verdict "a filter that matches nothing leaves nothing" $? "the folder stays"
 refuse 2 "a --benchmark_ flag is wrong" bench --batch 1 --benchmark_bogus=1
 refuse 2 "report needs one record" report
 [ ! -e never ]
@@ -125,7 +127,8 @@ wait $pid 2>/dev/null
 python3 -m json.tool killed/record.json >/dev/null
 verdict "the record of a killed run is whole" $? "it does not parse"
 before=$(python3 -c 'import json; print(json.load(open("killed/record.json"))["cells"][0]["samples"][0]["seconds"])')
-accept 0 bench --batch 1,2,3,4 "${small[@]}" --resume --out killed
+refuse 2 "begun with another --batch" bench --batch 8 --resume --out killed
+accept 0 bench --resume --out killed
 after=$(python3 -c 'import json; r = json.load(open("killed/record.json")); print(r["cells"][0]["samples"][0]["seconds"] if len(r["cells"]) == 4 else "")')
 [ "$before" = "$after" ]
 verdict "--resume keeps the finished cell and adds the rest" $? "first sample was $before, is '$after'"
@@ -153,6 +156,10 @@ fi
 accept 0 plan --batch 4 --json
 python3 -c 'import json; d = json.load(open("out")); assert d["parameters"] == 25557032 and d["fits"] is True'
 verdict "plan --json is one document" $? "$(head -c 200 out)"
+accept 0 --version
+accept 0 bench --batch 1 "${small[@]}" --out format --benchmark_format=json
+python3 -c 'import json; assert json.load(open("out"))["benchmarks"]'
+verdict "--benchmark_format=json is one document" $? "$(tail -c 200 out)"
 accept 0 claims --json
 python3 -c 'import json; assert len(json.load(open("out"))) == 24'
 verdict "claims --json lists 24" $? "$(head -c 200 out)"

@@ -11,6 +11,7 @@
 #include "progress.h"
 #include "record.h"
 #include "report.h"
+#include "resume.h"
 #include "train.h"
 
 #include <inttypes.h>
@@ -347,68 +348,6 @@ static Status run_all_claims(Runner *r, const char *const *wanted, const char *p
     return status_ok();
 }
 
-/* ---- going on with a record ---- */
-
-/* Options that may differ between the run that began a record and the one that goes on with it. */
-static bool is_free(const char *name)
-{
-    static const char *const names[] = { "out", "resume", "json", "quiet", "no-report", "no-png", "threads" };
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (!strcmp(name, names[i]))
-            return true;
-    return false;
-}
-
-/* An option that was given now must be the one the record was begun with. */
-static Status check_same(const Options *now, const Options *begun)
-{
-    char *bare[] = { "batchmark", "bench" };
-    Options initial;
-    json_t *echo[3] = { NULL, NULL, NULL };
-    Status status;
-    TRY_GOTO(status, options_parse(2, bare, &initial), out);
-    TRY_GOTO(status, options_echo(now, &echo[0]), out);
-    TRY_GOTO(status, options_echo(begun, &echo[1]), out);
-    TRY_GOTO(status, options_echo(&initial, &echo[2]), out);
-    const char *name;
-    json_t *value;
-    json_object_foreach (echo[0], name, value)
-        if (!is_free(name) && !json_equal(value, json_object_get(echo[2], name)) && !json_equal(value, json_object_get(echo[1], name)))
-            TRY_GOTO(status, status_error(STATUS_USAGE, "--resume: the record was begun with another --%s; leave it out, the record's options are used", name), out);
-out:
-    for (int i = 0; i < 3; i++)
-        json_decref(echo[i]);
-    return status;
-}
-
-/* The options that the record in --out was begun with, but for those of output. They point into *root, which the caller
- * keeps as long and then gives up (json_decref). */
-static Status options_of_record(const Options *now, json_t **root, Options *out)
-{
-    enum { WORDS_MAX = 128 };
-    char *words[WORDS_MAX];
-    int count = 0;
-    TRY(record_load(now->out, root));
-    const json_t *command = json_object_get(json_object_get(*root, "run"), "command");
-    for (size_t i = 0; i < json_array_size(command) && count < WORDS_MAX; i++) {
-        const char *word = json_string_value(json_array_get(command, i));
-        if (strncmp(word, "--benchmark_", strlen("--benchmark_")))
-            words[count++] = (char *)(uintptr_t)word;
-    }
-    TRY(status_context(options_parse(count, words, out), "%s: run.command", now->out));
-    if (out->command != COMMAND_BENCH)
-        return status_error(STATUS_USAGE, "--resume: %s is not the record of a bench", now->out);
-    TRY(check_same(now, out));
-    out->out = now->out;
-    out->resume = true;
-    out->json = now->json;
-    out->quiet = now->quiet;
-    out->no_report = now->no_report;
-    out->no_png = now->no_png;
-    out->threads = now->threads ? now->threads : out->threads;
-    return status_ok();
-}
-
 /* ---- sub-commands ---- */
 
 static void close_runner(Runner *r)
@@ -478,7 +417,7 @@ Status run_bench(const Options *o, int argc, char **argv, bool *partial)
         return status_error(STATUS_USAGE, "--resume needs --out with the folder of the record to go on with");
     json_t *root = NULL;
     Options begun;
-    Status status = options_of_record(o, &root, &begun);
+    Status status = resume_options(o, &root, &begun);
     if (status.code == STATUS_OK)
         status = run_sweep(&begun, argc, argv, partial);
     json_decref(root);

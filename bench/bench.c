@@ -107,8 +107,6 @@ static Status open_record(Runner *r, int argc, char **argv, bool peaks)
     default_dir(r->dir, o->out ? 0 : sizeof r->dir, id, sizeof id);
     if (o->out)
         snprintf(r->dir, sizeof r->dir, "%s", o->out);
-    if (o->resume && !o->out)
-        return status_error(STATUS_USAGE, "--resume needs --out with the folder of the record to go on with");
     if (o->resume) {
         TRY(record_open(r->dir, &r->record));
     } else {
@@ -413,8 +411,6 @@ Status run_bench(const Options *o, int argc, char **argv, bool *partial)
 {
     if (!o->resume)
         return run_sweep(o, argc, argv, partial);
-    if (!o->out)
-        return status_error(STATUS_USAGE, "--resume needs --out with the folder of the record to go on with");
     json_t *root = NULL;
     Options begun;
     Status status = resume_options(o, &root, &begun);

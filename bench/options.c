@@ -323,6 +323,8 @@ Status options_parse(int argc, char **argv, Options *out)
             out->words[out->word_count++] = argv[i];
         }
     }
+    if (out->resume && !out->out)
+        return status_error(STATUS_USAGE, "--resume needs --out with the folder of the record to go on with");
     return status_ok();
 }
 

@@ -51,13 +51,18 @@ bool tensor_same_shape(const Tensor *a, const Tensor *b)
 
 int dtype_bits(Dtype dtype)
 {
-    static const int bits[DTYPE_COUNT] = { 32, 16, 32, 8, 1 };
+    static const int bits[DTYPE_COUNT] = { 32, 16, 16, 32, 8, 1 };
     return bits[dtype];
+}
+
+bool dtype_is_float(Dtype dtype)
+{
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
 }
 
 const char *dtype_name(Dtype dtype)
 {
-    static const char *const names[DTYPE_COUNT] = { "f32", "bf16", "i32", "u8", "bit" };
+    static const char *const names[DTYPE_COUNT] = { "f32", "bf16", "f16", "i32", "u8", "bit" };
     return names[dtype];
 }
 

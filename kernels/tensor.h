@@ -16,6 +16,7 @@ extern "C" {
 typedef enum Dtype {
     DTYPE_F32,
     DTYPE_BF16,
+    DTYPE_F16,
     DTYPE_I32,
     DTYPE_U8,
     DTYPE_BIT, /* one bit an element, packed in the physical order of the tensor it belongs to; opaque to all but its backend */
@@ -54,7 +55,8 @@ bool tensor_same_shape(const Tensor *a, const Tensor *b);
 
 /* Bits of one element: 32, 16, 8 or 1. */
 int dtype_bits(Dtype dtype);
-const char *dtype_name(Dtype dtype); /* "f32", "bf16", "i32", "u8", "bit" */
+bool dtype_is_float(Dtype dtype); /* f32, bf16 or f16 */
+const char *dtype_name(Dtype dtype); /* "f32", "bf16", "f16", "i32", "u8", "bit" */
 
 /* "f32[8,56,56,64]" into text; returns text. */
 const char *tensor_format(const Tensor *t, char *text, size_t size);
@@ -74,6 +76,39 @@ static inline uint16_t bf16_from_f32(float f)
     if ((v.u & 0x7fffffffu) > 0x7f800000u)
         return (uint16_t)((v.u >> 16) | 0x40u);
     return (uint16_t)((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16);
+}
+
+/* IEEE 754 binary16: 11 significant bits, largest 65504, least 2^-24. From f32: round to nearest even, what is too large
+ * becomes infinity, NaN kept quiet. */
+static inline float f16_to_f32(uint16_t h)
+{
+    union { uint32_t u; float f; } v;
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = h & 0x7fffu;
+    if (rest >= 0x7c00u) { /* infinity, NaN */
+        v.u = sign | 0x7f800000u | (rest & 0x3ffu) << 13;
+        return v.f;
+    }
+    v.u = rest << 13;     /* exponent and fraction in place, with a bias that is 112 too small */
+    v.f *= 0x1p112f;      /* exact, subnormal ones too */
+    v.u |= sign;
+    return v.f;
+}
+
+static inline uint16_t f16_from_f32(float f)
+{
+    union { float f; uint32_t u; } v;
+    v.f = f;
+    const uint16_t sign = (uint16_t)(v.u >> 16 & 0x8000u);
+    v.u &= 0x7fffffffu;
+    if (v.u > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u | (v.u >> 13 & 0x3ffu));
+    if (v.u >= 0x477ff000u) /* 65520 and above */
+        return sign | 0x7c00u;
+    if (v.u < 0x38800000u) { /* below 2^-14: adding 1/2 leaves a multiple of 2^-24 in the last bits, rounded to even */
+        v.f += 0.5f;
+        return (uint16_t)(sign | (v.u - 0x3f000000u));
+    }
+    return (uint16_t)(sign | ((v.u - 0x38000000u + 0xfffu + (v.u >> 13 & 1u)) >> 13));
 }
 
 #ifdef __cplusplus

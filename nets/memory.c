@@ -86,23 +86,32 @@ static Status find_lifetimes(const Graph *g, Lifetime *life)
     return status_ok();
 }
 
-/* An elementwise op writes over an input that nobody reads later. */
+/* The home in whose memory output `slot` of node i may lie: an input that nobody reads later; -1 if there is none. */
+static int home_to_take(const Graph *g, const Layout *l, const Lifetime *life, const int *home, int i, int slot)
+{
+    const GraphNode *n = &g->nodes[i];
+    const int out = n->out[slot];
+    if (!in_arena(g, out) || life[out].first != i)
+        return -1;
+    for (int turn = 0, k; (k = op_in_place_input(&n->op, slot, turn)) >= 0; turn++) {
+        int in = home[n->in[k]];
+        if (in_arena(g, in) && life[in].last == i && l->bytes[in] == l->bytes[out])
+            return in;
+    }
+    return -1;
+}
+
 static void replace_in_place(const Graph *g, const Layout *l, Lifetime *life, int *home)
 {
-    for (int i = 0; i < g->node_count; i++) {
-        const GraphNode *n = &g->nodes[i];
-        if (n->op.kind != OP_add && n->op.kind != OP_relu_grad)
-            continue;
-        int out = n->out[0], in = home[n->in[0]];
-        if (n->op.kind == OP_add && (!in_arena(g, in) || life[in].last != i))
-            in = home[n->in[1]];
-        if (!in_arena(g, out) || !in_arena(g, in) || life[in].last != i || life[out].first != i
-            || l->bytes[in] != l->bytes[out])
-            continue;
-        home[out] = in;
-        life[in].last = life[out].last;
-        life[out] = (Lifetime){ -1, -1 };
-    }
+    for (int i = 0; i < g->node_count; i++)
+        for (int k = 0; k < g->nodes[i].op.n_out; k++) {
+            int in = home_to_take(g, l, life, home, i, k), out = g->nodes[i].out[k];
+            if (in < 0)
+                continue;
+            home[out] = in;
+            life[in].last = life[out].last;
+            life[out] = (Lifetime){ -1, -1 };
+        }
 }
 
 /* Splits the arena between activations and workspace at its fullest node. */

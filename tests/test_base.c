@@ -255,7 +255,8 @@ static void test_names(void **state)
 {
     (void)state;
     static const struct { Dtype dtype; const char *name; int bits; } types[] = {
-        { DTYPE_F32, "f32", 32 }, { DTYPE_BF16, "bf16", 16 }, { DTYPE_I32, "i32", 32 }, { DTYPE_U8, "u8", 8 }, { DTYPE_BIT, "bit", 1 },
+        { DTYPE_F32, "f32", 32 }, { DTYPE_BF16, "bf16", 16 }, { DTYPE_F16, "f16", 16 },
+        { DTYPE_I32, "i32", 32 }, { DTYPE_U8, "u8", 8 }, { DTYPE_BIT, "bit", 1 },
     };
     assert_int_equal(COUNT_OF(types), DTYPE_COUNT);
     for (size_t i = 0; i < COUNT_OF(types); i++) {

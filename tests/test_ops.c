@@ -213,7 +213,7 @@ static void test_softmax_xent(void **state)
     assert_tensor(&op.out[0], FV(4));
     assert_tensor(&op.out[1], FM(8, 10));
     refused(OPDESC(softmax_xent, 2, FM(8, 10), labels), "wrong number of inputs");
-    refused(OPDESC(softmax_xent, 3, BM(8, 10), labels, FV(1)), "the logits must be f32 (M,C)");
+    refused(OPDESC(softmax_xent, 3, image, labels, FV(1)), "the logits must be a matrix");
     refused(OPDESC(softmax_xent, 3, FM(7, 10), labels, FV(1)), "the labels must be i32 (M)");
     refused(OPDESC(softmax_xent, 3, FM(8, 10), FV(8), FV(1)), "the labels must be i32 (M)");
     refused(OPDESC(softmax_xent, 3, FM(8, 10), labels, FV(2)), "the scale must be f32 (1)");
@@ -242,10 +242,10 @@ static void test_pointwise(void **state)
     op.out[0].dtype = DTYPE_BF16;
     assert_tensor(&accepted(op).out[0], BA(1, 2, 3, 4));
     op.out[0].dtype = DTYPE_U8;
-    refused(op, "casts are between f32 and bf16");
+    refused(op, "casts are between f32, bf16 and f16");
     op.n_in = 0;
     refused(op, "wrong number of inputs");
-    refused(OPDESC(cast, 1, image), "casts are between f32 and bf16");
+    refused(OPDESC(cast, 1, image), "casts are between f32, bf16 and f16");
 
     op = OPDESC(repack, 1, FP(4, 3, 3, 2));
     op.out[0].dtype = DTYPE_BF16;

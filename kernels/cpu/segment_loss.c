@@ -6,7 +6,7 @@
  * double and in their order: the bits do not depend on the number of threads (cases.md D10). The gradient is written
  * where the logits were read, sixteen pixels later at the earliest. */
 #include "cpu.h"
-#include "vec_log.h"
+#include "vec_math.h"
 
 #include <omp.h>
 
@@ -82,8 +82,14 @@ static Status check_labels(const PixelJob *j, int threads, int classes)
 
 /* ---- sixteen pixels */
 
-ALWAYS_INLINE VecF select(VecI where, VecF a, VecF b) { return (VecF)(((VecI)a & where) | ((VecI)b & ~where)); }
 ALWAYS_INLINE VecF keep(VecI where, VecF a) { return (VecF)((VecI)a & where); }
+
+/* log(1 + x) for x >= 0. 1 + x is rounded to u; log u x / (u - 1) makes up for it (Higham 2002, section 1.14.1). */
+ALWAYS_INLINE VecF vec_log1p(VecF x)
+{
+    const VecF u = 1.0f + x, y = vec_log(u) * (x / (u - 1.0f));
+    return vec_select((u == 1.0f) | (x == INFINITY), x, y);
+}
 
 /* Missing pixels are ignored ones. */
 ALWAYS_INLINE VecI load_labels(const uint8_t *labels, int pixels)
@@ -241,20 +247,20 @@ ALWAYS_INLINE VecI xent_pixels(VecF *x, int classes, VecI label, float scale, La
     VecI top = { 0 };
     for (int c = 1; c < classes; c++) {
         const VecI better = x[c] > best;
-        best = select(better, x[c], best);
+        best = vec_select(better, x[c], best);
         top = (better & c) | (top & ~better);
-        at_label = select(label == c, x[c], at_label);
+        at_label = vec_select(label == c, x[c], at_label);
     }
     for (int c = 0; c < classes; c++) {
-        x[c] = vec_exp_negative(x[c] - best);
+        x[c] = vec_exp(x[c] - best);
         rest += keep(top != c, x[c]);
     }
     l->loss += keep(valid, vec_log1p(rest) + (best - at_label));
     const VecF inverse = 1.0f / (1.0f + rest);
     for (int c = 0; c < classes; c++) {
         const VecF p = x[c] * inverse;
-        const VecF at_own = select(top == c, -rest * inverse, p - 1.0f);
-        x[c] = keep(valid, scale * select(label == c, at_own, p));
+        const VecF at_own = vec_select(top == c, -rest * inverse, p - 1.0f);
+        x[c] = keep(valid, scale * vec_select(label == c, at_own, p));
     }
     l->counted += valid;
     l->hits += valid & (top == label);
@@ -357,8 +363,8 @@ typedef struct Sigmoid { VecF e, p, q; } Sigmoid;
 
 ALWAYS_INLINE Sigmoid sigmoid(VecF x)
 {
-    const VecF e = vec_exp_negative(select(x < 0.0f, x, -x)), large = 1.0f / (1.0f + e), small = e * large;
-    return (Sigmoid){ e, select(x < 0.0f, small, large), select(x < 0.0f, large, small) };
+    const VecF e = vec_exp(-vec_abs(x)), large = 1.0f / (1.0f + e), small = e * large;
+    return (Sigmoid){ e, vec_select(x < 0.0f, small, large), vec_select(x < 0.0f, large, small) };
 }
 
 ALWAYS_INLINE void dice_tile(Dtype t, int classes, const PixelJob *j, int64_t image, int64_t first, int64_t last)
@@ -371,9 +377,9 @@ ALWAYS_INLINE void dice_tile(Dtype t, int classes, const PixelJob *j, int64_t im
         VecF       x;
         load_pixels(t, j, image, row, pixels, classes, &x);
         const Sigmoid s = sigmoid(x);
-        l.loss += keep(valid, vec_log1p(s.e) + vec_relu(select(truth, -x, x)));
+        l.loss += keep(valid, vec_log1p(s.e) + vec_relu(vec_select(truth, -x, x)));
         l.p += keep(valid, s.p);
-        l.missed += keep(valid, select(truth, s.q, s.p));
+        l.missed += keep(valid, vec_select(truth, s.q, s.p));
         count_pixels(x >= 0.0f, truth, valid, &l);
     }
     j->sums[image * j->tiles + first / TILE_PIXELS] = sums_of(&l);
@@ -395,7 +401,7 @@ ALWAYS_INLINE void dice_grad_tile(Dtype t, int classes, const PixelJob *j, int64
         VecF       x;
         load_pixels(t, j, image, row, pixels, classes, &x);
         const Sigmoid y = sigmoid(x);
-        x = each * select(truth, -y.q, y.p) + y.p * y.q * select(truth, vec_set(at_one), vec_set(at_zero));
+        x = each * vec_select(truth, -y.q, y.p) + y.p * y.q * vec_select(truth, vec_set(at_one), vec_set(at_zero));
         x = keep(label != IGNORED, x);
         store_pixels(t, j, image, row, pixels, classes, &x);
     }

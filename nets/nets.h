@@ -19,6 +19,8 @@ typedef struct NetConfig {
     int64_t     classes;     /* >= 2 */
     double      width;       /* multiplier of every layer's channels, 1.0 = the paper's; rounded to multiples of 16 */
     Stem        stem;
+    int64_t     depth;       /* unet: levels of pooling */
+    int         stem_stride; /* unet: 1, or 2 to halve all feature maps (claim A8) */
     bool        zero_init_gamma; /* last batch norm of a block starts at 0 (Goyal et al. 2017, 5.1) */
     Amp         amp;
     bool        accumulate;  /* gradients of several micro-batches are added up before an update */

@@ -135,13 +135,15 @@ static const ConvShape conv_shapes[] = {
     /* UNet: up-convolutions, seen from their gradient, and heads */
     { 2, 8, 8, 32, 64, 2, 2, 0 },
     { 1, 10, 6, 48, 96, 2, 2, 0 },
+    { 3, 22, 14, 16, 32, 2, 2, 0 },  /* pixels of three images, no multiple of 32 */
+    { 2, 9, 7, 32, 64, 2, 2, 0 },    /* a row and a column that no output sees */
     { 2, 9, 7, 64, 1, 1, 1, 0 },
     { 1, 8, 15, 32, 2, 1, 1, 0 },
     { 3, 6, 7, 48, 21, 1, 1, 0 },
     /* long rows, in and past one run of the fp32 weights' gradient */
-    { 2, 5, 32, 32, 16, 3, 1, 1 },
+    { 2, 5, 96, 32, 16, 3, 1, 1 },
     { 1, 3, 131, 16, 48, 3, 1, 1 },
-    { 2, 1, 40, 16, 16, 3, 1, 1 },
+    { 2, 1, 100, 16, 16, 3, 1, 1 },
 };
 
 static OpDesc conv_op(const ConvShape *s, Dtype t)

@@ -5,8 +5,8 @@
  * Sixteen k are a vector of dy, c is one float of x spread over a vector: along a row of pixels, three taps of eight channels
  * stay in 24 registers, and each pixel is one load and 24 multiply-adds whose other factor comes straight from the
  * first-level cache. Threads share the 16 x 16 blocks of dw, so nothing has to be added up between them and the order of sums
- * is fixed. Measured on one Sapphire Rapids core: 160-175 GFLOP/s; oneDNN 2.6.3 118-145 on images of 128 and 256 pixels, about
- * as much on 32, more on smaller ones. */
+ * is fixed. Measured on one Sapphire Rapids core: 160-175 GFLOP/s; oneDNN 2.6.3 118-149 on images of 128 and 256 pixels, as much on
+ * 64, more on smaller ones. */
 #include "wgrad_rows.h"
 
 #include <omp.h>
@@ -19,7 +19,7 @@
 #define HAVE_ROWS 0
 #endif
 
-enum { BLOCK = 16, TAPS = 3, HALF = 8, LEAST_WIDTH = 32, RUN_PIXELS = 128, GROUP_PIXELS = 512 };
+enum { BLOCK = 16, TAPS = 3, HALF = 8, LEAST_WIDTH = 96, RUN_PIXELS = 128, GROUP_PIXELS = 512 };
 
 bool wgrad_rows_fits(const CpuBackend *be, const OpDesc *op)
 {
@@ -40,13 +40,14 @@ static inline __attribute__((always_inline)) void add_pixel(const float *x, __m5
             sum[s][c] = _mm512_fmadd_ps(_mm512_set1_ps(x[(s - 1) * BLOCK + c]), dy, sum[s][c]);
 }
 
-/* Pixels [first, last) of a row of w for eight channels: dw[s][c][k], c of 16. */
+/* Pixels [first, last) of a row of w for eight channels: dw[s][c][k], c of 16. The row is added up by itself: short sums, and sums
+ * of sums, lose less. */
 static void add_row(const float *restrict x, const float *restrict dy, int64_t w, int64_t first, int64_t last, float *restrict dw)
 {
     __m512 sum[TAPS][HALF];
     for (int s = 0; s < TAPS; s++)
         for (int c = 0; c < HALF; c++)
-            sum[s][c] = _mm512_loadu_ps(dw + (s * BLOCK + c) * BLOCK);
+            sum[s][c] = _mm512_setzero_ps();
     if (first == 0) /* to its left is padding */
         add_pixel(x, _mm512_loadu_ps(dy), 1, TAPS, sum);
     for (int64_t q = first ? first : 1; q < (last < w ? last : w - 1); q++)
@@ -55,7 +56,7 @@ static void add_row(const float *restrict x, const float *restrict dy, int64_t w
         add_pixel(x + (w - 1) * BLOCK, _mm512_loadu_ps(dy + (w - 1) * BLOCK), 0, TAPS - 1, sum);
     for (int s = 0; s < TAPS; s++)
         for (int c = 0; c < HALF; c++)
-            _mm512_storeu_ps(dw + (s * BLOCK + c) * BLOCK, sum[s][c]);
+            _mm512_storeu_ps(dw + (s * BLOCK + c) * BLOCK, _mm512_add_ps(_mm512_loadu_ps(dw + (s * BLOCK + c) * BLOCK), sum[s][c]));
 }
 
 /* Rows [first, last) of one block of x and one of dy, both at row 0, into one block of dw: [r][s][c][k]. So few pixels at a

@@ -4,17 +4,21 @@
 
 #include "graph.h"
 
-typedef struct SgdConfig {
-    float momentum, weight_decay;
-    bool  accumulate; /* as in grad_append: BEGIN zeroes the gradients */
-} SgdConfig;
+typedef enum OptimKind { OPTIM_SGD, OPTIM_ADAMW, OPTIM_LAMB, OPTIM_LARS, OPTIM_COUNT } OptimKind;
+extern const char *const optim_names[OPTIM_COUNT]; /* "sgd", "adamw", "lamb", "lars" */
 
-/* Appends, after grad_append, SGD with momentum as in torch.optim.SGD with dampening 0:
- *   BEGIN   norm2 = 0; with `accumulate` every gradient = 0
- *   UPDATE  norm2 += |g|^2 over all gradients; then the step, with hyper = {learning rate, 0, 0, 0}
- * Weight decay acts on the parameters marked so; not on batch norm and biases (Goyal et al. 2017, arXiv 1706.02677, 5.3).
- * Each of the two kinds lies side by side in memory, so each is one call. */
-void optim_append_sgd(Graph *g, const SgdConfig *config, Value hyper, Value norm2);
+typedef struct OptimConfig {
+    OptimKind kind;
+    float     momentum;               /* sgd, lars */
+    float     beta1, beta2, eps;      /* adamw, lamb */
+    float     trust;                  /* lars */
+    float     weight_decay;
+    bool      accumulate, loss_scale;
+} OptimConfig;
+
+typedef struct OptimInputs { Value hyper, norm2, control; } OptimInputs;
+
+void optim_append(Graph *g, const OptimConfig *config, const OptimInputs *in);
 
 /* Appends to BEGIN: v = 0. */
 void optim_append_zero(Graph *g, Value v);

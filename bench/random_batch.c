@@ -59,22 +59,33 @@ static int64_t target_row(const NetConfig *c, int64_t sequence, int64_t i, int64
     return sequence * c->size + i * c->size / count;
 }
 
+/* Sequences of full length that the rows hold. */
+static int64_t sequences_of(const NetConfig *c)
+{
+    int64_t whole = net_text_rows(c) / c->size;
+    return whole < c->batch ? whole : c->batch;
+}
+
 static bool make_head(const NetConfig *c, uint64_t seed, MicroBatch *b)
 {
-    const int64_t rows = net_head_rows(c);
-    NetConfig     masked = *c;
-    masked.head = HEAD_MASKED;
-    const int64_t per_sequence = c->head == HEAD_CLASSIFY ? 1 : net_head_rows(&masked) / c->batch;
+    NetConfig one = *c;
+    one.batch = 1;
+    one.rows = 0;
+    one.head = c->head == HEAD_CLASSIFY ? HEAD_CLASSIFY : HEAD_MASKED;
+    const int64_t rows = net_head_rows(c), sequences = sequences_of(c), each = net_head_rows(&one);
+    const int64_t places = c->head == HEAD_ALL ? sequences * each : rows;
     int32_t *labels = random_ids(seed, STREAM_LABELS, rows, c->head == HEAD_CLASSIFY ? c->classes : c->vocab);
-    int32_t *at = malloc((size_t)(c->batch * per_sequence) * sizeof *at);
+    int32_t *at = malloc((size_t)places * sizeof *at);
     b->labels = labels;
     b->rows = at;
-    b->counted = c->batch * per_sequence;
+    b->counted = sequences * each;
     if (!labels || !at)
         return false;
-    for (int64_t s = 0; s < c->batch; s++)
-        for (int64_t i = 0; i < per_sequence; i++)
-            at[s * per_sequence + i] = (int32_t)target_row(c, s, i, per_sequence);
+    for (int64_t i = 0; i < places; i++) {
+        at[i] = i < b->counted ? (int32_t)target_row(c, i / each, i % each, each) : -1;
+        if (c->head != HEAD_ALL && i >= b->counted)
+            labels[i] = -1;
+    }
     for (int64_t r = 0, next = 0; c->head == HEAD_ALL && r < rows; r++) {
         if (next < b->counted && at[next] == r)
             next++;
@@ -86,8 +97,8 @@ static bool make_head(const NetConfig *c, uint64_t seed, MicroBatch *b)
 
 static bool make_text(const NetConfig *c, uint64_t seed, MicroBatch *b)
 {
-    const int64_t rows = net_text_rows(c);
-    int32_t *positions = malloc((size_t)rows * sizeof *positions), *spans = malloc((size_t)c->batch * 2 * sizeof *spans);
+    const int64_t rows = net_text_rows(c), sequences = sequences_of(c);
+    int32_t *positions = malloc((size_t)rows * sizeof *positions), *spans = calloc((size_t)c->batch * 2, sizeof *spans);
     b->tokens = random_ids(seed, STREAM_TOKENS, rows, c->vocab);
     b->types = calloc((size_t)rows, sizeof *b->types);
     b->positions = positions;
@@ -96,7 +107,7 @@ static bool make_text(const NetConfig *c, uint64_t seed, MicroBatch *b)
         return false;
     for (int64_t r = 0; r < rows; r++)
         positions[r] = (int32_t)(r % c->size);
-    for (int64_t s = 0; s < c->batch; s++) {
+    for (int64_t s = 0; s < sequences; s++) {
         spans[2 * s] = (int32_t)(s * c->size);
         spans[2 * s + 1] = (int32_t)c->size;
     }

@@ -102,13 +102,13 @@ LossKind net_loss(const NetConfig *config)
 
 int64_t net_text_rows(const NetConfig *c)
 {
-    return c->batch * c->size;
+    return c->rows ? c->rows : c->batch * c->size;
 }
 
 int64_t net_head_rows(const NetConfig *c)
 {
     switch (c->head) {
-    case HEAD_MASKED: return c->batch * ((15 * c->size + 99) / 100);
+    case HEAD_MASKED: return c->rows ? (15 * c->rows + 99) / 100 + c->batch : c->batch * ((15 * c->size + 99) / 100);
     case HEAD_ALL:    return net_text_rows(c);
     default:          return c->batch;
     }
@@ -149,6 +149,8 @@ static Status check_text(const NetConfig *c)
     TRY(check_range("vocab", c->vocab, 2, 1000000));
     TRY(check_range("positions", c->positions, 1, 65536));
     TRY(check_range("head", c->head, 0, HEAD_COUNT - 1));
+    if (c->rows)
+        TRY(check_range("rows of tokens", c->rows, c->size, 1 << 24));
     return check_real("dropout", (double)c->dropout, 0, 1);
 }
 

@@ -30,6 +30,7 @@ typedef struct NetConfig {
     int         stem_stride; /* unet: 1, or 2 to halve all feature maps (claim A8) */
     /* bert */
     int64_t     layers, hidden, heads, vocab, positions;
+    int64_t     rows;        /* of tokens in a micro-batch; 0 = batch x size, less or more where sequences are packed */
     Head        head;
     float       dropout;
     /* training */
@@ -59,8 +60,8 @@ typedef enum LossKind {
 } LossKind;
 LossKind net_loss(const NetConfig *config);
 
-/* Rows of text in a micro-batch, and rows that the head of bert sees: target tokens (15 % of each sequence at most, rounded
- * up), every row, or one a sequence. */
+/* Rows of text in a micro-batch, and rows that the head of bert sees: target tokens (15 % of each sequence, rounded up;
+ * where sequences are packed, of all rows and one a sequence), every row, or one a sequence. */
 int64_t net_text_rows(const NetConfig *config);
 int64_t net_head_rows(const NetConfig *config);
 

@@ -46,7 +46,7 @@ static bool is_movable(const Tensor *t) { return t->dtype == DTYPE_F32 || t->dty
 static Status hand_over(Verify *v, int value)
 {
     const GraphValue *g = &v->net.graph->values[value];
-    if (!is_movable(&g->tensor) || g->span_group)
+    if (!is_movable(&g->tensor) || g->span_group || g->table_group) /* a table is of the backend's own layouts */
         return status_ok();
     TRY(exec_read(v->device.exec, (Value){ value }, v->host[0]));
     return exec_write(v->reference.exec, (Value){ value }, v->host[0]);
@@ -115,7 +115,7 @@ static Status write_inputs(Verify *v, uint64_t seed)
 {
     const NetConfig *c = &v->net.config;
     int32_t labels[VERIFY_BATCH];
-    float scale = 1.0f / VERIFY_BATCH, hyper[4] = { VERIFY_LEARNING_RATE, 0, 0, 0 };
+    float scale = 1.0f / VERIFY_BATCH, hyper[8] = { VERIFY_LEARNING_RATE };
     uint8_t *pixels = v->host[0];
     for (int64_t i = 0; i < c->batch * c->size * c->size * c->channels; i++)
         pixels[i] = (uint8_t)rng_block(seed, 3, (uint64_t)i).word[0];

@@ -93,7 +93,7 @@ static void make_inputs(Net *net)
     net->labels = graph_value(g, "labels", tensor_1d(DTYPE_I32, c->batch), MEM_INPUT);
     net->scale = graph_value(g, "scale", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
     if (c->train) {
-        net->hyper = graph_value(g, "hyper", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
+        net->hyper = graph_value(g, "hyper", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
         net->metrics = graph_value(g, "metrics", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
         net->norm2 = graph_value(g, "norm2", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
     }
@@ -109,9 +109,11 @@ static void append_all(Net *net, const NetKind *kind)
     if (c->train) {
         g->segment = SEG_MICRO;
         net->logits = append_forward(net, kind, net->metrics);
+        net->control = graph_value(g, "control", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
         grad_append(g, c->accumulate);
         optim_append_zero(g, net->metrics);
-        optim_append_sgd(g, &(SgdConfig){ c->momentum, c->weight_decay, c->accumulate }, net->hyper, net->norm2);
+        optim_append(g, &(OptimConfig){ .momentum = c->momentum, .weight_decay = c->weight_decay, .accumulate = c->accumulate },
+                     &(OptimInputs){ net->hyper, net->norm2, net->control });
     }
     if (c->eval) {
         g->segment = SEG_EVAL;
@@ -141,7 +143,7 @@ Status net_check(const NetConfig *config)
 
 Status net_build(const NetConfig *config, Net *out)
 {
-    *out = (Net){ .config = *config, .image = NO_VALUE, .labels = NO_VALUE, .scale = NO_VALUE, .hyper = NO_VALUE,
+    *out = (Net){ .config = *config, .image = NO_VALUE, .labels = NO_VALUE, .scale = NO_VALUE, .hyper = NO_VALUE, .control = NO_VALUE,
                   .metrics = NO_VALUE, .norm2 = NO_VALUE, .eval_metrics = NO_VALUE, .logits = NO_VALUE };
     TRY(net_check(config));
     const NetKind *kind = find_kind(config->net);

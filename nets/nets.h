@@ -41,7 +41,8 @@ typedef struct Net {
     Value     image;    /* u8 (N,H,W,C), host writes */
     Value     labels;   /* i32 (N), host writes; -1 = no sample in this slot */
     Value     scale;    /* f32 (1), host writes: 1 / samples of the whole window */
-    Value     hyper;    /* f32 (4), host writes: {learning rate, 0, 0, 0} */
+    Value     hyper;    /* f32 (8), host writes: {learning rate, 0 ...}, see kernels/ops.h */
+    Value     control;  /* f32 (8), kept by UPDATE, see kernels/ops.h */
     Value     metrics;  /* f32 (4), zeroed by BEGIN: {loss sum, correct, counted, 0} */
     Value     norm2;    /* f32 (1), zeroed by BEGIN: squared global gradient norm after UPDATE */
     Value     eval_metrics; /* f32 (4), host zeroes: the same over EVAL runs */

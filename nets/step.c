@@ -39,7 +39,7 @@ Status step_micro(Session *s, const MicroBatch *batch)
 
 Status step_update(Session *s, float learning_rate)
 {
-    float hyper[4] = { learning_rate, 0, 0, 0 };
+    float hyper[8] = { learning_rate };
     TRY(exec_write(s->exec, s->net->hyper, hyper));
     return exec_run(s->exec, SEG_UPDATE);
 }

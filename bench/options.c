@@ -8,7 +8,6 @@
 #include <string.h>
 
 const char *const command_names[COMMAND_COUNT] = { "bench", "train", "plan", "info", "claims", "report", "serve" };
-const char *const schedule_names[SCHEDULE_COUNT + 1] = { "constant", "linear", "cosine", NULL };
 
 static const char *const amp_choices[] = { "off", "bf16", NULL };
 static const char *const stem_choices[] = { "standard", "small", NULL };

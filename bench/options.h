@@ -3,6 +3,7 @@
 #define BATCHMARK_BENCH_OPTIONS_H
 
 #include "../nets/nets.h"
+#include "schedule.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -49,8 +50,6 @@ typedef struct Options {
     int     word_count;
 } Options;
 
-typedef enum Schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_COUNT } Schedule;
-extern const char *const schedule_names[SCHEDULE_COUNT + 1]; /* NULL-terminated, like every list of choices */
 
 /* Reads argv[1..] (the command first). argv must outlive the options. STATUS_USAGE with what was wrong and what would be
  * right. --help and no command at all set help. */

@@ -7,7 +7,6 @@
 #include "record.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 enum { CURVE_POINTS = 500, QUEUE = 4 };
@@ -22,19 +21,6 @@ const char *train_name(const TrainConfig *t, char *text, size_t size)
     snprintf(text, size, "%s/data:%s/size:%" PRId64 "/batch:%" PRId64 "/accum:%" PRId64 "/amp:%s/seed:%" PRIu64 "%s", t->net.net,
              t->data.name, t->net.size, t->net.batch, t->accum, amp_names[t->net.amp], t->seed, extra);
     return text;
-}
-
-double schedule_rate(Schedule schedule, double peak, int64_t update, int64_t updates, int64_t warmup)
-{
-    if (update < warmup)
-        return peak * (double)(update + 1) / (double)warmup;
-    double done = updates > warmup ? (double)(update - warmup) / (double)(updates - warmup) : 0;
-    done = done < 1 ? done : 1;
-    switch (schedule) {
-    case SCHEDULE_LINEAR: return peak * (1 - done);
-    case SCHEDULE_COSINE: return peak * 0.5 * (1 + cos(3.14159265358979323846 * done));
-    default:              return peak;
-    }
 }
 
 static json_t *train_axes(const TrainConfig *t, double lr)

@@ -32,7 +32,4 @@ Status train_run(const TrainConfig *t, const MeasureOptions *options, bool progr
 /* The entry of a training that could not start or broke off. NULL if out of memory. */
 json_t *train_failed(const TrainConfig *t, const Status *why);
 
-/* Learning rate of one update (0-based) of `updates`, by schedule and warm-up; constant after the last. */
-double schedule_rate(Schedule schedule, double peak, int64_t update, int64_t updates, int64_t warmup_updates);
-
 #endif

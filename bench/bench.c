@@ -434,7 +434,7 @@ static Status train_from_options(const Options *o, TrainConfig *t)
     if (!o->size.count)
         cell.net.size = train_default_size(&cell.net);
     *t = (TrainConfig){
-        .net = cell.net, .accum = cell.accum, .epochs = o->epochs, .lr = o->lr, .scaling = (LrScaling)o->lr_scaling,
+        .net = cell.net, .accum = cell.accum, .epochs = o->epochs, .lr = o->lr, .scaling = (RateRule)o->lr_scaling,
         .base_batch = o->base_batch, .schedule = (Schedule)o->schedule, .warmup = o->warmup,
         .feed = { .data = o->data, .dir = o->data_dir, .vocab = o->vocab_file, .limit = o->limit, .label_noise = o->label_noise,
                   .policy = (TextPolicy)o->padding, .loaders = (int)o->loaders, .augment = !o->no_augment, .seed = (uint64_t)o->seed },

@@ -92,7 +92,7 @@ static const OptionSpec specs[] = {
     { "label-noise", TYPE_REAL, AT(label_noise), TRAIN, 0, 1, NULL, "0", "share of labels drawn at random (shapes only)" },
     { "epochs", TYPE_INT, AT(epochs), TRAIN, 1, 100000, NULL, "1", "passes over the training split" },
     { "lr", TYPE_REAL, AT(lr), TRAIN, 0, 1000, NULL, "0", "learning rate; 0 = by the optimizer: sgd 0.1 x effective batch / 256, lars ten times that, adamw 0.0003, lamb 0.002" },
-    { "lr-scaling", TYPE_CHOICE, AT(lr_scaling), TRAIN, 0, 0, lr_scaling_names, "none", "how a given --lr follows the effective batch: --lr x (batch / --base-batch), or its square root" },
+    { "lr-scaling", TYPE_CHOICE, AT(lr_scaling), TRAIN, 0, 0, rate_rule_names, "none", "how a given --lr follows the effective batch: --lr x (batch / --base-batch), or its square root" },
     { "base-batch", TYPE_INT, AT(base_batch), TRAIN, 1, 1e9, NULL, "256", "the effective batch that --lr was chosen for" },
     { "schedule", TYPE_CHOICE, AT(schedule), TRAIN, 0, 0, schedule_names, "cosine", "of the learning rate after the warm-up" },
     { "warmup", TYPE_REAL, AT(warmup), TRAIN, 0, 1000, NULL, "0.25", "epochs of linear warm-up" },

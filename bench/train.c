@@ -58,7 +58,7 @@ static json_t *train_axes(const TrainConfig *t)
     json_t *axes = cell_axes(&cell);
     json_t *own = json_pack("{s:s,s:I,s:o,s:s,s:f,s:I,s:s,s:f,s:f,s:s}", "data", data_name(t), "epochs", (json_int_t)t->epochs, "lr",
                             record_real(train_peak_rate(t)), "schedule", schedule_names[t->schedule], "warmup", t->warmup, "seed",
-                            (json_int_t)t->seed, "lr_scaling", lr_scaling_names[t->scaling], "weight_decay",
+                            (json_int_t)t->seed, "lr_scaling", rate_rule_names[t->scaling], "weight_decay",
                             (double)t->net.optim.weight_decay, "clip", (double)t->rules.max_norm, "padding",
                             net_is_text(&t->net) ? text_policy_name(t->feed.policy) : "none");
     if (!axes || !own || json_object_update(axes, own)) {

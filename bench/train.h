@@ -11,7 +11,7 @@ typedef struct TrainConfig {
     FeedConfig    feed;
     int64_t       accum, epochs;
     double        lr;            /* peak; 0 = the optimiser's usual one, see train_peak_rate */
-    LrScaling     scaling;       /* of a given lr with the effective batch ... */
+    RateRule     scaling;       /* of a given lr with the effective batch ... */
     int64_t       base_batch;    /* ... from the one that it was chosen for */
     Schedule      schedule;
     double        warmup;        /* epochs of linear warm-up */

@@ -216,20 +216,46 @@ Status exec_read(Exec *ex, Value v, void *host)
                           "reading '%s'", ex->graph->values[v.id].name);
 }
 
-static void draw(const Init *init, uint64_t seed, uint64_t stream, int64_t count, float *out)
+static void draw(const GraphValue *v, uint64_t seed, uint64_t stream, float *out)
 {
-    for (int64_t i = 0; i < count; i++)
+    const Init *init = &v->init;
+    CHECK(init->kind != INIT_LIST || tensor_count(&v->tensor) <= GRAPH_START_COUNT);
+    for (int64_t i = 0; i < tensor_count(&v->tensor); i++)
         switch (init->kind) {
         case INIT_ZERO:    out[i] = 0; break;
         case INIT_ONE:     out[i] = 1; break;
         case INIT_NORMAL:  out[i] = init->scale * (float)rng_normal(seed, stream, (uint64_t)i); break;
         case INIT_UNIFORM: out[i] = init->scale * (2 * rng_uniform(rng_block(seed, stream, (uint64_t)i).word[0]) - 1); break;
+        case INIT_LIST:    out[i] = v->start[i]; break;
         }
 }
 
 static bool starts_above_zero(const GraphValue *v)
 {
     return graph_is_persistent(v) && v->init.kind != INIT_ZERO;
+}
+
+/* Where the values of a group begin, in elements from the first of them, and where the last ends; see graph_span_table. */
+static Status write_table(Exec *ex, int table)
+{
+    const Graph *g = ex->graph;
+    const size_t entries = (size_t)tensor_count(&g->values[table].tensor);
+    int32_t     *host = malloc(entries * sizeof *host);
+    size_t       n = 0, start = 0;
+    if (!host)
+        return status_error(STATUS_OOM, "no host memory for the table '%s'", g->values[table].name);
+    for (int i = 0; i < g->value_count; i++) {
+        if (g->values[i].group != g->values[table].table_group)
+            continue;
+        if (n == 0)
+            start = ex->memory.offset[i];
+        CHECK(n + 1 < entries && ex->memory.home[i] == i);
+        host[n++] = (int32_t)((ex->memory.offset[i] - start) / sizeof(float));
+        host[n] = host[n - 1] + (int32_t)(layout_padded(ex->layout.bytes[i]) / sizeof(float));
+    }
+    Status status = exec_write(ex, (Value){ table }, host);
+    free(host);
+    return status;
 }
 
 Status exec_init(Exec *ex, uint64_t seed)
@@ -246,9 +272,12 @@ Status exec_init(Exec *ex, uint64_t seed)
     TRY_GOTO(status, fill(ex, ex->persistent, ex->memory.persistent_bytes, 0), out);
     for (int i = 0; i < g->value_count; i++)
         if (starts_above_zero(&g->values[i])) {
-            draw(&g->values[i].init, seed, (uint64_t)i, tensor_count(&g->values[i].tensor), host);
+            draw(&g->values[i], seed, (uint64_t)i, host);
             TRY_GOTO(status, exec_write(ex, (Value){ i }, host), out);
         }
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i].table_group != GROUP_NONE)
+            TRY_GOTO(status, write_table(ex, i), out);
     status = exec_refresh_copies(ex);
 out:
     free(host);

@@ -38,6 +38,10 @@ static const Tolerance tolerances[OP_COUNT] = {
     [OP_linear_dgrad]    = { 1, 1 },
     [OP_linear_wgrad]    = { 1, 1 },
     [OP_softmax_xent]    = { 2, 1 }, /* exp and log approximated to a few units */
+    [OP_pixel_xent]      = { 2, 1 },
+    [OP_bce_dice]        = { 2, 1 }, /* the sums that the gradient divides by are of fp32 sigmoids */
+    [OP_concat]          = { 0, 0 }, /* copies */
+    [OP_concat_grad]     = { 0, 0 },
     [OP_add]             = { 0, 1 },
     [OP_cast]            = { 0, 0 }, /* correctly rounded: nothing to forgive */
     [OP_repack]          = { 0, 0 },
@@ -74,6 +78,8 @@ static double sum_length(const OpDesc *op)
         return (double)a->dim[0];
     case OP_softmax_xent:
         return (double)(a->dim[0] > a->dim[1] ? a->dim[0] : a->dim[1]);
+    case OP_pixel_xent: case OP_bce_dice: /* within a tile of 16 lanes; the rest is in double */
+        return 64 + (double)a->dim[3];
     default:
         return 1;
     }

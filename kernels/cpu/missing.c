@@ -7,10 +7,6 @@ static Status missing_query(Backend *be, const OpDesc *op, OpNeeds *needs)
     return status_error(STATUS_UNSUPPORTED, "the CPU backend has no %s yet", op_names[op->kind]);
 }
 
-const Kernel cpu_concat = { .query = missing_query };
-const Kernel cpu_concat_grad = { .query = missing_query };
-const Kernel cpu_pixel_xent = { .query = missing_query };
-const Kernel cpu_bce_dice = { .query = missing_query };
 const Kernel cpu_embedding = { .query = missing_query };
 const Kernel cpu_embedding_grad = { .query = missing_query };
 const Kernel cpu_gather_rows = { .query = missing_query };

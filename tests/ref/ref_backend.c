@@ -95,6 +95,19 @@ static Status check_table(const OpDesc *op, const int32_t *table)
     return status_ok();
 }
 
+/* u8 labels of pixels, 255 = ignore. */
+static Status check_pixel_labels(const OpDesc *op, const uint8_t *labels)
+{
+    const int64_t h = op->in[1].dim[1], w = op->in[1].dim[2];
+    const int classes = op->kind == OP_bce_dice ? 2 : (int)op->in[0].dim[3];
+    for (int64_t i = 0; i < tensor_count(&op->in[1]); i++)
+        if (labels[i] >= classes && labels[i] != 255)
+            return status_error(STATUS_NUMERIC, "%s: label %d of image %lld at row %lld, column %lld is outside 0..%d (255 = ignore)",
+                                op_names[op->kind], labels[i], (long long)(i / (h * w)), (long long)(i / w % h), (long long)(i % w),
+                                classes - 1);
+    return status_ok();
+}
+
 /* Carves one array of doubles a slot out of a single allocation; in[] and out[] get their addresses. */
 static Status carve(const OpDesc *op, double **all, double **in, double **out)
 {
@@ -121,6 +134,8 @@ static Status ref_run(Backend *be, const OpDesc *op, void *state, void *const *b
         TRY(check_labels(op, buf[1]));
     if (op->kind == OP_lamb || op->kind == OP_lars)
         TRY(check_table(op, buf[3]));
+    if (op->kind == OP_pixel_xent || op->kind == OP_bce_dice)
+        TRY(check_pixel_labels(op, buf[1]));
     double *all = NULL, *in[OP_MAX_IN] = { NULL }, *out[OP_MAX_OUT] = { NULL };
     TRY(carve(op, &all, in, out));
     for (int i = 0; i < op->n_in; i++)

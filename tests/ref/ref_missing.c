@@ -1,10 +1,6 @@
 /* ref_missing.c - reference ops that are not written yet. Empties as they come. */
 #include "ref_ops.h"
 
-void ref_concat(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
-void ref_concat_grad(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
-void ref_pixel_xent(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
-void ref_bce_dice(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
 void ref_embedding(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
 void ref_embedding_grad(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
 void ref_gather_rows(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }

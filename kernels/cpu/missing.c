@@ -7,15 +7,5 @@ static Status missing_query(Backend *be, const OpDesc *op, OpNeeds *needs)
     return status_error(STATUS_UNSUPPORTED, "the CPU backend has no %s yet", op_names[op->kind]);
 }
 
-const Kernel cpu_concat = { .query = missing_query };
-const Kernel cpu_concat_grad = { .query = missing_query };
-const Kernel cpu_pixel_xent = { .query = missing_query };
-const Kernel cpu_bce_dice = { .query = missing_query };
 const Kernel cpu_attention = { .query = missing_query };
 const Kernel cpu_attention_grad = { .query = missing_query };
-const Kernel cpu_window_scale = { .query = missing_query };
-const Kernel cpu_step_control = { .query = missing_query };
-const Kernel cpu_adamw = { .query = missing_query };
-const Kernel cpu_lamb = { .query = missing_query };
-const Kernel cpu_lars = { .query = missing_query };
-const Kernel cpu_restore = { .query = missing_query };

@@ -23,7 +23,10 @@ void ref_dropout(const OpDesc *op, const double *const *in, double *const *out)
         out[0][i] = in[0][i] * keep_factor(op, in[1], i / k, i % k);
 }
 
-/* Biased mean and variance of a row, in two passes; sum is rounded to its type first, since that is what is normalised. */
+/* sum as it is stored: what is normalised, and what the gradient sees. f32 stays unrounded, for finite differences. */
+static double stored(Dtype t, double v) { return t == DTYPE_F32 ? v : ref_round(t, v); }
+
+/* Biased mean and variance of a row, in two passes. */
 void ref_layernorm(const OpDesc *op, const double *const *in, double *const *out)
 {
     const int64_t rows = op->in[0].dim[0], k = op->in[0].dim[1];
@@ -32,7 +35,7 @@ void ref_layernorm(const OpDesc *op, const double *const *in, double *const *out
         const double *s = in[0] + m * k;
         if (op->attr.residual) {
             for (int64_t i = m * k; i < (m + 1) * k; i++)
-                out[3][i] = ref_round(op->in[0].dtype, in[0][i] * keep_factor(op, rng, m, i - m * k) + in[3][i]);
+                out[3][i] = stored(op->in[0].dtype, in[0][i] * keep_factor(op, rng, m, i - m * k) + in[3][i]);
             s = out[3] + m * k;
         }
         double mean = 0, var = 0;

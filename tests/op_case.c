@@ -18,6 +18,8 @@ typedef enum Role {
     ROLE_COUNT,    /* sums that were begun: 0 .. 7 */
     ROLE_IMAGE,    /* 0 .. 255 */
     ROLE_LABEL,    /* -1 .. classes - 1 */
+    ROLE_ID,       /* -1 .. rows of the table - 1 */
+    ROLE_RNG,      /* three words of dropout's generator, and 0 */
     ROLE_PIXEL,    /* 0 .. classes - 1, and 255 */
     ROLE_HYPER,    /* a learning rate, clipping at 1, a loss scale that grows after 3 updates */
     ROLE_CONTROL,  /* scale 2, clipping to the half, two finite updates in a row */
@@ -34,6 +36,12 @@ static Role input_role(const OpDesc *op, int slot)
     case OP_normalize_u8:    return ROLE_IMAGE;
     case OP_softmax_xent:    return slot == 1 ? ROLE_LABEL : slot == 2 ? ROLE_POSITIVE : ROLE_VALUE;
     case OP_pixel_xent: case OP_bce_dice: return slot == 1 ? ROLE_PIXEL : slot == 2 ? ROLE_POSITIVE : ROLE_VALUE;
+    case OP_embedding:       return slot % 2 ? ROLE_ID : ROLE_VALUE;
+    case OP_embedding_grad: case OP_gather_rows: case OP_gather_rows_grad:
+        return slot == 1 ? ROLE_ID : ROLE_VALUE;
+    case OP_layernorm:       return slot == 0 ? ROLE_OFFSET : slot == 4 ? ROLE_RNG : ROLE_VALUE;
+    case OP_layernorm_grad:  return slot == 4 ? ROLE_POSITIVE : slot == 5 ? ROLE_RNG : ROLE_VALUE;
+    case OP_dropout:         return slot == 1 ? ROLE_RNG : ROLE_VALUE;
     case OP_sqnorm:          return slot == 1 ? ROLE_CONTROL : ROLE_VALUE;
     case OP_window_scale:    return slot == 1 ? ROLE_CONTROL : ROLE_POSITIVE;
     case OP_step_control:    return slot == 0 ? ROLE_HYPER : ROLE_POSITIVE;
@@ -62,6 +70,16 @@ static double draw_pixel(const OpCase *c, uint64_t stream, uint64_t at)
     return label == classes ? 255 : (double)label;
 }
 
+/* Rows of the table that the numbers in input `slot` pick from. */
+static int64_t picked_rows(const OpDesc *op, int64_t slot)
+{
+    switch (op->kind) {
+    case OP_embedding:   return op->in[slot - 1].dim[0];
+    case OP_gather_rows: return op->in[0].dim[0];
+    default:             return op->out[0].dim[0];
+    }
+}
+
 static double draw(const OpCase *c, Role role, uint64_t stream, int64_t i)
 {
     static const double hyper[8] = { 0, 1, 3, 2, 0.5, 1, 65536, 0 }, control[8] = { 0.5, 0.5, 0, 2, 2, 0, 3, 0 };
@@ -74,6 +92,8 @@ static double draw(const OpCase *c, Role role, uint64_t stream, int64_t i)
     case ROLE_COUNT:    return (double)rng_below(c->seed, stream, at, 8);
     case ROLE_IMAGE:    return (double)rng_below(c->seed, stream, at, 256);
     case ROLE_LABEL:    return (double)rng_below(c->seed, stream, at, c->op.in[0].dim[1] + 1) - 1;
+    case ROLE_ID:       return (double)rng_below(c->seed, stream, at, picked_rows(&c->op, (int64_t)stream) + 1) - 1;
+    case ROLE_RNG:      return i == 3 ? 0 : (double)(int32_t)rng_block(c->seed, stream, at).word[0];
     case ROLE_PIXEL:    return draw_pixel(c, stream, at);
     case ROLE_HYPER:    return i ? hyper[i] : integer ? 0.5 : 0.1;
     case ROLE_CONTROL:  return control[i];

@@ -7,16 +7,5 @@ static Status missing_query(Backend *be, const OpDesc *op, OpNeeds *needs)
     return status_error(STATUS_UNSUPPORTED, "the CPU backend has no %s yet", op_names[op->kind]);
 }
 
-const Kernel cpu_embedding = { .query = missing_query };
-const Kernel cpu_embedding_grad = { .query = missing_query };
-const Kernel cpu_gather_rows = { .query = missing_query };
-const Kernel cpu_gather_rows_grad = { .query = missing_query };
-const Kernel cpu_layernorm = { .query = missing_query };
-const Kernel cpu_layernorm_grad = { .query = missing_query };
-const Kernel cpu_gelu = { .query = missing_query };
-const Kernel cpu_gelu_grad = { .query = missing_query };
-const Kernel cpu_tanh = { .query = missing_query };
-const Kernel cpu_tanh_grad = { .query = missing_query };
-const Kernel cpu_dropout = { .query = missing_query };
 const Kernel cpu_attention = { .query = missing_query };
 const Kernel cpu_attention_grad = { .query = missing_query };

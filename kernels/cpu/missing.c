@@ -22,8 +22,6 @@ const Kernel cpu_gelu_grad = { .query = missing_query };
 const Kernel cpu_tanh = { .query = missing_query };
 const Kernel cpu_tanh_grad = { .query = missing_query };
 const Kernel cpu_dropout = { .query = missing_query };
-const Kernel cpu_attention = { .query = missing_query };
-const Kernel cpu_attention_grad = { .query = missing_query };
 const Kernel cpu_window_scale = { .query = missing_query };
 const Kernel cpu_step_control = { .query = missing_query };
 const Kernel cpu_adamw = { .query = missing_query };

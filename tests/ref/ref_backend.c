@@ -109,6 +109,8 @@ static Status ref_run(Backend *be, const OpDesc *op, void *state, void *const *b
     (void)state, (void)scratch;
     if (op->kind == OP_softmax_xent)
         TRY(check_labels(op, buf[1]));
+    if (op->kind == OP_attention || op->kind == OP_attention_grad)
+        TRY(ref_check_spans(op, buf[op->kind == OP_attention ? 1 : 4]));
     double *all = NULL, *in[OP_MAX_IN] = { NULL }, *out[OP_MAX_OUT] = { NULL };
     TRY(carve(op, &all, in, out));
     for (int i = 0; i < op->n_in; i++)

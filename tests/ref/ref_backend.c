@@ -159,6 +159,8 @@ static Status ref_run(Backend *be, const OpDesc *op, void *state, void *const *b
     if (op->kind == OP_pixel_xent || op->kind == OP_bce_dice)
         TRY(check_pixel_labels(op, buf[1]));
     TRY(check_all_ids(op, buf));
+    if (op->kind == OP_attention || op->kind == OP_attention_grad)
+        TRY(ref_check_spans(op, buf[op->kind == OP_attention ? 1 : 4]));
     double *all = NULL, *in[OP_MAX_IN] = { NULL }, *out[OP_MAX_OUT] = { NULL };
     TRY(carve(op, &all, in, out));
     for (int i = 0; i < op->n_in; i++)

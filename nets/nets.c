@@ -79,7 +79,7 @@ static Value append_forward(Net *net, const NetKind *kind, Value metrics)
     Value x = layer_normalize(g, "input", net->image, net->config.mean, net->config.deviation);
     layer_loss(g, "loss", kind->logits(g, &net->config, x), net->labels, net->scale, metrics);
     if (net->config.amp == AMP_BF16)
-        amp_apply(g, first);
+        amp_apply(g, first, DTYPE_BF16);
     if (graph_status(g).code != STATUS_OK)
         return NO_VALUE;
     return (Value){ g->nodes[g->node_count - 1].in[0] }; /* the loss is the last node */

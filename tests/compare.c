@@ -96,10 +96,9 @@ static double sum_length(const OpDesc *op)
         return (double)a->dim[0];
     case OP_layernorm:
         return (double)a->dim[1];
-    case OP_softmax_xent: case OP_layernorm_grad:
     case OP_attention: case OP_attention_grad: /* of features, then of rows */
         return (double)(op->attr.seq + a->dim[1] / 3 / op->attr.heads);
-    case OP_softmax_xent:
+    case OP_softmax_xent: case OP_layernorm_grad:
         return (double)(a->dim[0] > a->dim[1] ? a->dim[0] : a->dim[1]);
     case OP_pixel_xent: case OP_bce_dice: /* within a tile of 16 lanes; the rest is in double */
         return 64 + (double)a->dim[3];

@@ -28,7 +28,7 @@ struct Exec {
     size_t       allocated;             /* bytes asked of backend_alloc */
     NodeRun     *nodes;                 /* [node_count] */
     uint8_t     *chunk;                 /* host memory: CHUNK_BYTES, to fill device memory from */
-    void        *host;                  /* host memory for check_nan: the largest output; NULL without */
+    void        *host;                  /* host memory for check_nan: the largest value; NULL without */
     ExecClock   *clock;
     void        *clock_context;
 };
@@ -94,19 +94,25 @@ static Status fill(Exec *ex, void *address, size_t bytes, int byte)
     return status_ok();
 }
 
-static Status take_host_memory(Exec *ex)
+/* Room for the largest value, to look for NaN in. */
+static Status take_check_memory(Exec *ex)
 {
     size_t largest = 1;
     for (int i = 0; i < ex->graph->value_count; i++)
         if (tensor_bytes(&ex->layout.tensor[i]) > largest)
             largest = tensor_bytes(&ex->layout.tensor[i]);
+    if (!ex->host)
+        ex->host = malloc(largest);
+    return ex->host ? status_ok() : status_error(STATUS_OOM, "no host memory to look for NaN in %zu bytes", largest);
+}
+
+static Status take_host_memory(Exec *ex)
+{
     ex->chunk = malloc(CHUNK_BYTES);
     ex->nodes = calloc((size_t)ex->graph->node_count + 1, sizeof *ex->nodes);
-    if (ex->options.check_nan)
-        ex->host = malloc(largest);
-    if (!ex->chunk || !ex->nodes || (ex->options.check_nan && !ex->host))
+    if (!ex->chunk || !ex->nodes)
         return status_error(STATUS_OOM, "no host memory for the executor of %d nodes", ex->graph->node_count);
-    return status_ok();
+    return ex->options.check_nan ? take_check_memory(ex) : status_ok();
 }
 
 static Status prepare_node(Exec *ex, int node)
@@ -284,8 +290,11 @@ out:
 
 static bool is_bad(const Tensor *t, const void *host, int64_t i)
 {
-    return t->dtype == DTYPE_F32 ? !isfinite(((const float *)host)[i])
-                                 : !isfinite(bf16_to_f32(((const uint16_t *)host)[i]));
+    switch (t->dtype) {
+    case DTYPE_F32:  return !isfinite(((const float *)host)[i]);
+    case DTYPE_BF16: return !isfinite(bf16_to_f32(((const uint16_t *)host)[i]));
+    default:         return !isfinite(f16_to_f32(((const uint16_t *)host)[i]));
+    }
 }
 
 /* STATUS_NUMERIC with the first NaN or infinity in the outputs of a node. */
@@ -294,7 +303,7 @@ static Status check_outputs(Exec *ex, int node)
     const GraphNode *n = &ex->graph->nodes[node];
     for (int k = 0; k < n->op.n_out; k++) {
         const Tensor *t = &ex->layout.tensor[n->out[k]];
-        if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_BF16)
+        if (!dtype_is_float(t->dtype))
             continue;
         TRY(exec_read(ex, (Value){ n->out[k] }, ex->host));
         for (int64_t i = 0; i < tensor_count(t); i++)
@@ -340,6 +349,17 @@ Status exec_run(Exec *ex, Segment segment)
         if (ex->graph->nodes[i].segment == segment)
             TRY(run_node(ex, i));
     return status_ok();
+}
+
+Status exec_run_checked(Exec *ex, Segment segment)
+{
+    const bool before = ex->options.check_nan;
+    ex->options.check_nan = true;
+    Status s = take_check_memory(ex);
+    if (s.code == STATUS_OK)
+        s = exec_run(ex, segment);
+    ex->options.check_nan = before;
+    return s;
 }
 
 const OpDesc *exec_op(const Exec *ex, int node)

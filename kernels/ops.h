@@ -45,8 +45,9 @@
  *   layernorm        x (M,K), gamma (K), beta (K)                    y (M,K), mean (M), invstd (M) residual, dropout, stream, eps
  *                    [, residual (M,K) if attr.residual]             [, sum (M,K) (= x) if attr.residual]
  *                    [, rng i32 (4) if attr.dropout > 0]
- *                    sum = dropout(x) + residual, rounded to its type; y = gamma (sum - mean) invstd + beta over each row of
- *                    sum (without a residual: of x), biased variance. dropout only with a residual. Ba et al. 2016.
+ *                    sum = dropout(x) + residual, product and sum each rounded to f32 and then to its type;
+ *                    y = gamma (sum - mean) invstd + beta over each row of sum (without a residual: of x), biased variance.
+ *                    dropout only with a residual. Ba et al. 2016.
  *   layernorm_grad   sum (M,K) (or x), dy (M,K), gamma, mean, invstd dx (M,K) (= dy), dgamma, dbeta residual, dropout, stream,
  *                    [, rng i32 (4) if attr.dropout > 0]             [, dresidual (M,K) if attr.dropout > 0]   accumulate
  *                    d = gradient at sum; dx = dropout mask of d, dresidual = d; without dropout dx = d serves for both

@@ -367,7 +367,8 @@ static void test_equal_scores_are_exact(void **state)
 static void test_bad_spans(void **state)
 {
     (void)state;
-    static const int32_t bad[][2] = { { -1, 3 }, { 0, -1 }, { 0, 33 }, { 35, 6 }, { 41, 0 }, { 6, 2 }, { INT32_MAX, 1 }, { 1, INT32_MAX }, { INT32_MIN, INT32_MIN } };
+    static const int32_t bad[][2] = { { -1, 3 }, { 0, -1 }, { 0, 33 }, { 35, 6 }, { 41, 0 }, { 6, 2 }, { INT32_MAX, 1 },
+                                      { 1, INT32_MAX }, { INT32_MIN, INT32_MIN } };
     Backend *ref = open_ref(), *be = open_cpu(2);
     Shape s = shapes[1];
     OpCase *c[2] = { make_forward(&s, DTYPE_F32), make_gradient(&s, DTYPE_F32, ref) };

@@ -41,12 +41,33 @@ static const Tolerance tolerances[OP_COUNT] = {
     [OP_attention]       = { 2, 1, 0.5 },  /* the weights of v are rounded: they are read as a factor */
     [OP_attention_grad]  = { 4, 1, 0.5 },  /* so are the weights and the gradient of the scores; exp of a difference */
     [OP_softmax_xent]    = { 2, 1 }, /* exp and log approximated to a few units */
+    [OP_pixel_xent]      = { 2, 1 },
+    [OP_bce_dice]        = { 2, 1 }, /* the sums that the gradient divides by are of fp32 sigmoids */
+    [OP_concat]          = { 0, 0 }, /* copies */
+    [OP_concat_grad]     = { 0, 0 },
+    [OP_embedding]       = { 1, 1 },
+    [OP_embedding_grad]  = { 1, 1 },
+    [OP_gather_rows]     = { 0, 0 }, /* copies or zeros */
+    [OP_gather_rows_grad] = { 1, 1 },
+    [OP_layernorm]       = { 2, 2 }, /* as batch norm; in bf16 a sum close to a tie may be rounded the other way */
+    [OP_layernorm_grad]  = { 2, 1 },
+    [OP_gelu]            = { 2, 1 }, /* the distribution function is good to 2^-22 */
+    [OP_gelu_grad]       = { 2, 1 },
+    [OP_tanh]            = { 0, 2 }, /* one and a half units, and rounding */
+    [OP_tanh_grad]       = { 2, 1 }, /* 1 - y^2 cancels near 1 */
+    [OP_dropout]         = { 0, 1 },
     [OP_add]             = { 0, 1 },
     [OP_cast]            = { 0, 0 }, /* correctly rounded: nothing to forgive */
     [OP_repack]          = { 0, 0 },
     [OP_zero]            = { 0, 0 },
     [OP_sqnorm]          = { 0, 1 }, /* sums in double */
+    [OP_window_scale]    = { 0, 1 },
+    [OP_step_control]    = { 0, 1 }, /* of eight numbers that have nothing to do with each other */
     [OP_sgd]             = { 1, 1 }, /* up to six roundings, terms cancel */
+    [OP_adamw]           = { 1, 1 },
+    [OP_lamb]            = { 1, 1 },
+    [OP_lars]            = { 1, 1 },
+    [OP_restore]         = { 0, 0 },
 };
 
 /* K: how many products or terms are added for one output. */
@@ -69,10 +90,19 @@ static double sum_length(const OpDesc *op)
         return (double)a->dim[1];
     case OP_linear_wgrad:
         return (double)a->dim[0];
+    case OP_embedding:
+        return op->n_in / 2;
+    case OP_embedding_grad: case OP_gather_rows_grad: /* at most: all rows may have one number */
+        return (double)a->dim[0];
+    case OP_layernorm:
+        return (double)a->dim[1];
+    case OP_softmax_xent: case OP_layernorm_grad:
     case OP_attention: case OP_attention_grad: /* of features, then of rows */
         return (double)(op->attr.seq + a->dim[1] / 3 / op->attr.heads);
     case OP_softmax_xent:
         return (double)(a->dim[0] > a->dim[1] ? a->dim[0] : a->dim[1]);
+    case OP_pixel_xent: case OP_bce_dice: /* within a tile of 16 lanes; the rest is in double */
+        return 64 + (double)a->dim[3];
     default:
         return 1;
     }

@@ -112,7 +112,7 @@ static void follow(const char *curve_name, int accum, Amp amp)
     const int64_t samples = (int64_t)number(c, "batch");
     const uint64_t data_seed = (uint64_t)number(c, "data_seed");
 
-    NetConfig config = net_config_default();
+    NetConfig config = net_config_default(NULL);
     config.batch = samples / accum;
     config.size = (int64_t)number(c, "size");
     config.classes = (int64_t)number(c, "classes");

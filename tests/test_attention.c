@@ -254,7 +254,7 @@ static void test_threads_do_not_show(void **state)
             Backend *be = open_cpu(1);
             need(op_case_run(c[k], be, NULL, &one));
             backend_close(be);
-            for (int threads = 2; threads <= 5; threads += 3) {
+            for (int threads = 2; threads <= 3; threads++) {
                 be = open_cpu(threads);
                 need(op_case_run(c[k], be, NULL, &more));
                 assert_true(same_outputs(&c[k]->op, &one, &more));

@@ -72,19 +72,25 @@ static void every_datatype_in_both_byte_orders(void **state)
     number_the_voxels(NULL);
 }
 
+static void expect_sample(const NiftiSample *sample, double slope, double inter)
+{
+    size_t bytes;
+    uint8_t *file = nifti_sample_make(sample, &bytes);
+    expect_voxels(file, bytes, slope, inter);
+}
+
 static void offset_scale_and_trailing_dimensions(void **state)
 {
     (void)state;
-    size_t bytes;
     NiftiSample sample = sample_of(2, 8);
     sample.offset = 416;
     sample.slope = 2;
     sample.inter = -3;
-    expect_voxels(nifti_sample_make(&sample, &bytes), bytes, 2, -3);
+    expect_sample(&sample, 2, -3);
     sample.slope = 0; /* not scaled, whatever the intercept */
-    expect_voxels(nifti_sample_make(&sample, &bytes), bytes, 1, 0);
+    expect_sample(&sample, 1, 0);
     sample.dim[0] = 5; /* one volume of one kind */
-    expect_voxels(nifti_sample_make(&sample, &bytes), bytes, 1, 0);
+    expect_sample(&sample, 1, 0);
 }
 
 typedef struct Defect {

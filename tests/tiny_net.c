@@ -98,7 +98,7 @@ void plain_net_build_as(const PlainConfig *c, Net *out)
     out->control = graph_value(g, "control", eight, MEM_INPUT);
     Value scale = out->scale;
     if (c->optim.loss_scale)
-        scale = graph_emit(g, (OpDesc){ .kind = OP_window_scale }, 2, (Value[]){ out->scale, out->control });
+        scale = optim_window_scale(g, out->scale, out->control);
     layer_loss(g, "loss", out->logits, out->labels, scale, out->metrics);
     if (c->type != DTYPE_F32)
         amp_apply(g, 0, c->type);
@@ -210,9 +210,11 @@ float *tiny_read(Tiny *t, Value v)
     float        *values = malloc((size_t)n * sizeof *values);
     assert_non_null(values);
     expect_ok(exec_read(t->session.exec, v, values));
-    if (shape->dtype == DTYPE_BF16)
-        for (int64_t i = n - 1; i >= 0; i--)
-            values[i] = bf16_to_f32(((uint16_t *)(void *)values)[i]);
+    if (shape->dtype == DTYPE_BF16 || shape->dtype == DTYPE_F16)
+        for (int64_t i = n - 1; i >= 0; i--) {
+            uint16_t half = ((uint16_t *)(void *)values)[i];
+            values[i] = shape->dtype == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+        }
     return values;
 }
 

@@ -45,7 +45,7 @@ void tiny_close(Tiny *t);
 /* Trains `steps` updates of `accum` micro-batches each on data of this seed and returns the last result. */
 StepResult tiny_train(Tiny *t, int steps, int accum, uint64_t seed);
 
-/* A value as floats (bf16 widened); the caller frees. */
+/* A value as floats (bf16 and f16 widened); the caller frees. */
 float *tiny_read(Tiny *t, Value v);
 
 /* Hash of all parameters and running statistics, bit by bit. */

@@ -10,6 +10,7 @@
 #include <omp.h>
 #ifdef __F16C__
 #include <immintrin.h>
+enum { TO_NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
 #endif
 
 void half_to_floats(const uint16_t *from, float *to, int64_t n)
@@ -31,10 +32,10 @@ void half_from_floats(const float *from, uint16_t *to, int64_t n)
     int64_t i = 0;
 #if defined(__AVX512F__)
     for (; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((__m256i *)(void *)(to + i), _mm512_cvtps_ph(_mm512_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm256_storeu_si256((__m256i *)(void *)(to + i), _mm512_cvtps_ph(_mm512_loadu_ps(from + i), TO_NEAREST));
 #elif defined(__F16C__)
     for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(void *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm_storeu_si128((__m128i *)(void *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), TO_NEAREST));
 #endif
     for (; i < n; i++)
         to[i] = f16_from_f32(from[i]);
@@ -158,7 +159,8 @@ static Status normalise_rounded(CpuBackend *be, const OpDesc *twin, void *half_s
     plain.attr.dropout = 0;
     convert(be, &twin->out[3], true, half_sum, buf[n + 3]);
     convert(be, &twin->out[3], false, half_sum, buf[n + 3]);
-    return cpu_float_kernels[OP_layernorm]->run(&be->base, &plain, NULL, (void *[]){ buf[n + 3], buf[1], buf[2], buf[n], buf[n + 1], buf[n + 2] }, NULL);
+    void *const slots[] = { buf[n + 3], buf[1], buf[2], buf[n], buf[n + 1], buf[n + 2] };
+    return cpu_float_kernels[OP_layernorm]->run(&be->base, &plain, NULL, slots, NULL);
 }
 
 static Status run_twin(CpuBackend *be, const OpDesc *op, void *state, void *const *buf, char *scratch)

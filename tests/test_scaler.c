@@ -78,10 +78,10 @@ static float *read_params(Tiny *t, int64_t *count)
 }
 
 /* What one update of a new net changes the parameters by. The caller frees. */
-static float *change_of(Dtype type, float scale, int micro, float max_norm, float *norm, int64_t *count)
+static float *change_on(const char *backend, Dtype type, float scale, int micro, float max_norm, float *norm, int64_t *count)
 {
     Tiny     t;
-    open_net(type, scale > 0, true, false, "cpu", &t);
+    open_net(type, scale > 0, true, false, backend, &t);
     TinyData data = tiny_data(&t.net.config, 1);
     float   *before = read_params(&t, count);
     if (scale > 0)
@@ -95,6 +95,11 @@ static float *change_of(Dtype type, float scale, int micro, float max_norm, floa
     tiny_data_free(&data);
     tiny_close(&t);
     return after;
+}
+
+static float *change_of(Dtype type, float scale, int micro, float max_norm, float *norm, int64_t *count)
+{
+    return change_on("cpu", type, scale, micro, max_norm, norm, count);
 }
 
 static double length(const float *x, int64_t n)
@@ -141,6 +146,20 @@ static void clipping_sees_the_unscaled_gradient_of_the_window(void **state)
             }
         free(want);
     }
+}
+
+/* Both round to fp16 in the same places; where a sum of fp32 and one of fp64 fall on either side of a tie they part. */
+static void an_update_in_fp16_is_that_of_the_reference(void **state)
+{
+    (void)state;
+    float   norm, ref_norm;
+    int64_t n;
+    float  *got = change_on("cpu", DTYPE_F16, 1024, 4, 0, &norm, &n), *want = change_on("ref", DTYPE_F16, 1024, 4, 0, &ref_norm, &n);
+    const double distance = apart(got, want, n);
+    if (!(distance < 5e-4 && fabsf(norm - ref_norm) < 1e-3f * ref_norm))
+        fail_msg("the change differs by %.2g, the norm is %.8g, on the reference %.8g", distance, (double)norm, (double)ref_norm);
+    free(got);
+    free(want);
 }
 
 /* Weights, statistics and optimiser state, bit by bit; what is saved in each BEGIN is left out. */
@@ -290,6 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clipping_sees_the_unscaled_gradient_of_the_window),
+        cmocka_unit_test(an_update_in_fp16_is_that_of_the_reference),
         cmocka_unit_test(a_skipped_update_leaves_nothing_behind),
         cmocka_unit_test(a_model_that_makes_nan_changes_nothing),
         cmocka_unit_test(the_scale_grows_every_interval),

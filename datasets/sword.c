@@ -113,6 +113,32 @@ static Status take_tag(Osis *o)
     return documents_add(o->out, " ", 1);
 }
 
+/* The value of a digit in base 10 or 16, -1 of anything else. */
+static int digit_of(char c, bool hex)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 32; /* lower case */
+    return hex && c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* "&#65;" or "&#x41;" at p: its code point, and in *used its length; 0 where it is neither. */
+static uint32_t read_reference(const char *p, size_t left, size_t *used)
+{
+    bool hex = left > 2 && p[2] == 'x';
+    size_t at = hex ? 3 : 2;
+    uint32_t value = 0;
+    if (left < 4 || p[1] != '#' || digit_of(p[at], hex) < 0)
+        return 0;
+    for (int digit; at < left && value < 0x110000 && (digit = digit_of(p[at], hex)) >= 0; at++)
+        value = value * (hex ? 16 : 10) + (uint32_t)digit;
+    bool surrogate = value >= 0xD800 && value < 0xE000;
+    if (at == left || p[at] != ';' || value >= 0x110000 || surrogate)
+        return 0;
+    *used = at + 1;
+    return value;
+}
+
 /* &amp; and its four kin, and numbers; anything else stands for itself. */
 static Status take_entity(Osis *o)
 {
@@ -120,7 +146,7 @@ static Status take_entity(Osis *o)
         { "&amp;", '&' }, { "&lt;", '<' }, { "&gt;", '>' }, { "&quot;", '"' }, { "&apos;", '\'' },
     };
     const char *p = o->text + o->at;
-    size_t left = o->length - o->at;
+    size_t left = o->length - o->at, used = 1;
     for (size_t i = 0; i < COUNT_OF(named); i++) {
         size_t n = strlen(named[i].name);
         if (left >= n && memcmp(p, named[i].name, n) == 0) {
@@ -128,20 +154,10 @@ static Status take_entity(Osis *o)
             return documents_add(o->out, &named[i].c, 1);
         }
     }
-    size_t at = 2;
-    bool hex = left > 3 && p[1] == '#' && p[2] == 'x';
-    at += hex;
-    uint32_t value = 0, digits = 0;
-    for (; left > 3 && p[1] == '#' && at < left && digits < 8; at++, digits++) {
-        int digit = p[at] >= '0' && p[at] <= '9' ? p[at] - '0' : hex && (p[at] | 32) >= 'a' && (p[at] | 32) <= 'f' ? (p[at] | 32) - 'a' + 10 : -1;
-        if (digit < 0)
-            break;
-        value = value * (hex ? 16 : 10) + (uint32_t)digit;
-    }
-    bool good = digits > 0 && at < left && p[at] == ';' && value > 0 && value < 0x110000 && value >> 11 != 0x1B;
-    char utf8[4] = "&";
-    size_t bytes = good ? utf8_encode(value, utf8) : 1;
-    o->at += good ? at + 1 : 1;
+    uint32_t c = read_reference(p, left, &used);
+    char utf8[4];
+    size_t bytes = utf8_encode(c ? c : '&', utf8);
+    o->at += used;
     return documents_add(o->out, utf8, bytes);
 }
 

@@ -103,8 +103,8 @@ static Status read_files(const Kind *kind, const TextConfig *config, Files *out)
         for (int i = 0; i < kind->files; i++) {
             Status status = file_read(dir, package->files[i], &out->file[out->count++]);
             if (status.code == STATUS_INPUT && !config->dir && access(dir, F_OK) != 0)
-                return status_error(STATUS_INPUT, "%s: %s is missing: apt install %s, or name the files' folder with --data-dir",
-                                    kind->name, dir, package->apt);
+                return status_error(STATUS_INPUT, "%s: %s is missing: apt install %s, or name the files' folder with "
+                                    "--data-dir", kind->name, dir, package->apt);
             TRY(status);
         }
     }

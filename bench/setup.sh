@@ -24,7 +24,7 @@ fonts-dejavu-core:letters on PNG charts
 fontconfig:finds fonts for the charts
 dataset-fashion-mnist:training data (31 MB)
 sword-text-web:the World English Bible, text for BERT (4 MB)
-wordnet-base:WordNet glosses, text and classes for BERT (22 MB)
+wordnet-base:WordNet glosses, text and classes for BERT (28 MB)
 '
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }

@@ -1,4 +1,4 @@
-/* test_text.c - text sets: samples, splits, classes, the generator, the cache, the packages where they are installed. */
+/* test_text.c - text sets: samples, splits, classes, the generator, the cache, the packages if installed. */
 #include "../datasets/text.h"
 #include "../datasets/text_source.h"
 #include "fault_alloc.h"
@@ -143,7 +143,8 @@ static void every_set_gives_sound_samples(void **state)
             assert_int_equal(text_vocab_size(set), 300);
             assert_int_equal(text_classes(set), strcmp(names[i], "gloss-classes") ? 0 : 10);
             assert_ptr_equal(strstr(text_describe(set), names[i]), text_describe(set));
-            double share = (double)text_count(set, SPLIT_TEST) / (double)(text_count(set, SPLIT_TEST) + text_count(set, SPLIT_TRAIN));
+            double test = (double)text_count(set, SPLIT_TEST);
+            double share = test / (test + (double)text_count(set, SPLIT_TRAIN));
             assert_true(share > 0.03 && share < 0.2);
             check_samples(set, seq);
             text_close(set);
@@ -242,7 +243,8 @@ static void limit_keeps_a_seeded_choice(void **state)
         assert_memory_not_equal(one->samples[split], other->samples[split], 50 * sizeof(Sample));
         for (int64_t i = 0; i < 50; i++) {
             int64_t k = 0;
-            while (k < all->count[split] && memcmp(&all->samples[split][k], &one->samples[split][i], sizeof(Sample)) != 0)
+            const Sample *kept = &one->samples[split][i];
+            while (k < all->count[split] && memcmp(&all->samples[split][k], kept, sizeof *kept) != 0)
                 k++;
             assert_true(k < all->count[split]);
         }
@@ -450,7 +452,8 @@ static Status open_and_close(void *context)
 static void failing_allocations_are_reported(void **state)
 {
     const Folder *folder = *state;
-    TextConfig configs[] = { config_of("text", folder->dir), config_of("gloss-classes", folder->dir), config_of("copy", NULL) };
+    TextConfig configs[] = { config_of("text", folder->dir), config_of("gloss-classes", folder->dir),
+                             config_of("copy", NULL) };
     for (size_t i = 0; i < COUNT_OF(configs); i++) {
         configs[i].limit = 20;
         assert_true(fault_alloc_sweep(open_and_close, &configs[i]) > 5);

@@ -107,7 +107,8 @@ static void osis_loses_tags_and_footnotes(void **state)
     expect_osis(folder, "a<w x=\"1>2\" y='\"'>b</w>", "ab");
     expect_osis(folder, "a<!-- <x> \" -->b<!---->c", "abc");
     expect_osis(folder, "&amp;&lt;&gt;&quot;&apos;&#65;&#x42;&#xe9;", "&<>\"'AB\u00E9");
-    expect_osis(folder, "&x; &#; &#x; &#xD800; &#x110000; &#99999999999; & &#65", "&x; &#; &#x; &#xD800; &#x110000; &#99999999999; & &#65");
+    static const char no_references[] = "&x; &#; &#x; &#0; &#xD800; &#x110000; &#99999999999; & &#65";
+    expect_osis(folder, no_references, no_references);
     expect_osis(folder, "front<chapter sID=\"1\"/>one<chapter eID=\"1\"/> more<chapter n='2'>two</chapter>three",
                 "front| one  more| two three");
     expect_osis(folder, "<chapter sID=\"1\"/> <p/> <chapter sID=\"2\"/>x", " x"); /* nothing but spaces is no document */
@@ -184,7 +185,7 @@ static void damaged_wordnet_files_are_refused(void **state)
     static const struct { const char *text, *word; } cases[] = {
         { "  only a licence\n", "holds no synset" },
         { "00000000 03 n 01 x | a gloss", "line 1 has no end" },
-        { "00000000 03 n 01 x | a gloss\n00000028 03 n | b\n", "line 2: synset offset is 00000028, the line is at byte 29" },
+        { "00000000 03 n 01 x | a gloss\n00000028 03 n | b\n", "line 2: synset offset is 00000028, the line is at" },
         { "0000000 03 n 01 x | a gloss\n", "line 1: synset offset" },
         { "0000\n", "line 1: synset offset" },
         { "\n", "line 1: synset offset" },
@@ -204,7 +205,8 @@ static void damaged_wordnet_files_are_refused(void **state)
     expect_refusal(config_of("glosses", folder->dir), STATUS_INPUT, "data.noun", "synset offset");
     sample_write_wordnet(folder->dir);
     free(text);
-    expect_bad_file(folder, "gloss-classes", "data.noun", "00000000 03 n | a\n00000018 03 n | b\n", 36, "one lexicographer file");
+    static const char one_file[] = "00000000 03 n | a\n00000018 03 n | b\n";
+    expect_bad_file(folder, "gloss-classes", "data.noun", one_file, strlen(one_file), "one lexicographer file");
 }
 
 static void missing_files_are_named(void **state)

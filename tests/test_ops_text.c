@@ -287,6 +287,27 @@ static void test_gradients_of_picked_rows(void **state)
         }
 }
 
+/* 1e8 - 1e8 + 1 is 1 in the order of t, and 0 from the other end. */
+static void test_rows_of_one_id_add_up_in_order(void **state)
+{
+    (void)state;
+    static const float terms[] = { 1e8f, -1e8f, 1 };
+    static const OpKind kinds[] = { OP_embedding_grad, OP_gather_rows_grad };
+    for (size_t k = 0; k < COUNT_OF(kinds); k++)
+        for (int64_t width = 5; width <= 300; width += 295) {
+            OpCase *c = new_case((OpDesc){ .kind = kinds[k], .n_in = 2, .in = { tensor_2d(DTYPE_F32, 3, width), tensor_1d(DTYPE_I32, 3) },
+                                           .attr = { .rows = 4 } }, FILL_RANDOM, 1);
+            for (int64_t i = 0; i < 3 * width; i++)
+                ((float *)c->in[0])[i] = terms[i / width];
+            memcpy(c->in[1], (int32_t[]){ 2, 2, 2 }, 3 * sizeof(int32_t));
+            OpResult got = run_on(c, open_cpu(2));
+            for (int64_t i = 0; i < 4 * width; i++)
+                assert_true(((float *)got.out[0])[i] == (float)(i / width == 2));
+            op_result_release(&got);
+            op_case_destroy(c);
+        }
+}
+
 /* Runs with a bad number in place of element `at` of input `slot`: refused with this text, and nothing written. */
 static void check_refusal(OpDesc op, int slot, int at, int32_t bad, const char *text)
 {
@@ -532,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_dropout_statistics),
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_gradients_of_picked_rows),
+        cmocka_unit_test(test_rows_of_one_id_add_up_in_order),
         cmocka_unit_test(test_numbers_out_of_range),
         cmocka_unit_test(test_softmax_xent),
         cmocka_unit_test(test_loss_accuracy),

@@ -64,6 +64,12 @@ const char *net_names(void)
     return "resnet50, unet, bert";
 }
 
+const char *net_known_name(const char *name)
+{
+    const NetKind *kind = find_kind(name);
+    return kind ? kind->name : NULL;
+}
+
 NetConfig net_config_default(const char *net)
 {
     NetConfig c = {
@@ -256,26 +262,17 @@ static void make_inputs(Net *net, const NetKind *kind)
         net->eval_metrics = input(net, "eval_metrics", metrics);
 }
 
-/* What the loss's gradient is multiplied by: under fp16 also the loss scale, worked out anew for each window. */
-static Value append_loss_scale(Net *net)
-{
-    if (net->config.amp != AMP_FP16)
-        return net->scale;
-    Value scaled = input(net, "loss_scale", tensor_1d(DTYPE_F32, 1));
-    net->graph->segment = SEG_BEGIN;
-    graph_scope(net->graph, "%s", "");
-    graph_append_to(net->graph, (OpDesc){ .kind = OP_window_scale }, 2, (Value[]){ net->scale, net->control }, 1, &scaled);
-    return scaled;
-}
-
 static void append_training(Net *net, const NetKind *kind)
 {
     Graph      *g = net->graph;
     OptimConfig optim = net->config.optim;
-    Value       scale = append_loss_scale(net);
+    Value       scale = net->scale;
     optim.accumulate = net->config.accumulate;
     optim.loss_scale = net->config.amp == AMP_FP16;
     g->segment = SEG_MICRO;
+    graph_scope(g, "%s", "");
+    if (optim.loss_scale)
+        scale = graph_emit(g, (OpDesc){ .kind = OP_window_scale }, 2, (Value[]){ scale, net->control });
     net->logits = append_forward(net, kind, scale, net->metrics);
     grad_append(g, optim.accumulate);
     optim_append_zero(g, net->metrics);
@@ -304,12 +301,17 @@ Status net_check(const NetConfig *config)
     return check_config(config, kind);
 }
 
+Net net_blank(const NetConfig *config)
+{
+    return (Net){ .config = *config, .image = NO_VALUE, .labels = NO_VALUE, .mask = NO_VALUE, .tokens = NO_VALUE,
+                 .positions = NO_VALUE, .types = NO_VALUE, .spans = NO_VALUE, .rows = NO_VALUE, .rng = NO_VALUE,
+                 .scale = NO_VALUE, .hyper = NO_VALUE, .metrics = NO_VALUE, .norm2 = NO_VALUE, .control = NO_VALUE,
+                 .eval_metrics = NO_VALUE, .logits = NO_VALUE };
+}
+
 Status net_build(const NetConfig *config, Net *out)
 {
-    *out = (Net){ .config = *config, .image = NO_VALUE, .labels = NO_VALUE, .mask = NO_VALUE, .tokens = NO_VALUE,
-                  .positions = NO_VALUE, .types = NO_VALUE, .spans = NO_VALUE, .rows = NO_VALUE, .rng = NO_VALUE,
-                  .scale = NO_VALUE, .hyper = NO_VALUE, .metrics = NO_VALUE, .norm2 = NO_VALUE, .control = NO_VALUE,
-                  .eval_metrics = NO_VALUE, .logits = NO_VALUE };
+    *out = net_blank(config);
     TRY(net_check(config));
     const NetKind *kind = find_kind(config->net);
     out->config.net = kind->name;

@@ -87,12 +87,16 @@ typedef struct Net {
     Value     logits;    /* of MICRO */
 } Net;
 
+/* A net without a graph, every value NO_VALUE: where building starts. */
+Net net_blank(const NetConfig *config);
+
 /* Builds the graph and all passes. STATUS_USAGE with what is wrong and what is right; STATUS_OOM. */
 Status net_build(const NetConfig *config, Net *out);
 void   net_destroy(Net *net);
 
-/* Comma-separated names net_build takes. */
+/* Comma-separated names net_build takes; and such a name as it stands for the whole run, NULL if it is none. */
 const char *net_names(void);
+const char *net_known_name(const char *name);
 
 /* One micro-batch's host data: what the net has values for, NULL for the rest. */
 typedef struct MicroBatch {

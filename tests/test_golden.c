@@ -112,13 +112,13 @@ static void follow(const char *curve_name, int accum, Amp amp)
     const int64_t samples = (int64_t)number(c, "batch");
     const uint64_t data_seed = (uint64_t)number(c, "data_seed");
 
-    NetConfig config = net_config_default();
+    NetConfig config = net_config_default(NULL);
     config.batch = samples / accum;
     config.size = (int64_t)number(c, "size");
     config.classes = (int64_t)number(c, "classes");
     config.width = number(c, "width");
-    config.momentum = (float)number(c, "momentum");
-    config.weight_decay = (float)number(c, "weight_decay");
+    config.optim.momentum = (float)number(c, "momentum");
+    config.optim.weight_decay = (float)number(c, "weight_decay");
     config.stem = STEM_SMALL;
     config.zero_init_gamma = config.eval = true;
     config.accumulate = accum > 1;
@@ -139,7 +139,7 @@ static void follow(const char *curve_name, int accum, Amp amp)
         draw_batch(data_seed, (uint64_t)step, samples, config.size, config.classes, pixels, labels);
         expect_ok(step_begin(&t.session, samples));
         for (int k = 0; k < accum; k++) {
-            MicroBatch batch = { pixels + (size_t)(k * config.batch) * image, labels + k * config.batch };
+            MicroBatch batch = { .pixels = pixels + (size_t)(k * config.batch) * image, .labels = labels + k * config.batch };
             expect_ok(step_micro(&t.session, &batch));
         }
         expect_ok(step_update(&t.session, (float)number(c, "learning_rate")));
@@ -155,7 +155,7 @@ static void follow(const char *curve_name, int accum, Amp amp)
     draw_batch(data_seed, 0, samples, config.size, config.classes, pixels, labels);
     expect_ok(eval_begin(&t.session));
     for (int k = 0; k < accum; k++) {
-        MicroBatch batch = { pixels + (size_t)(k * config.batch) * image, labels + k * config.batch };
+        MicroBatch batch = { .pixels = pixels + (size_t)(k * config.batch) * image, .labels = labels + k * config.batch };
         expect_ok(eval_batch(&t.session, &batch));
     }
     expect_ok(eval_result(&t.session, &result));

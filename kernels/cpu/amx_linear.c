@@ -17,7 +17,8 @@
 
 #include <omp.h>
 
-enum { UNIT = 2 * AMX_BLOCK, CHUNK_BYTES = 768 << 10, MAX_TERMS = 3072, PIECE_STEPS = 16 };
+enum { UNIT = 2 * AMX_BLOCK, CHUNK_BYTES = 768 << 10, PIECE_STEPS = 16 };
+enum { MAX_TERMS = 768, MAX_TERMS_WGRAD = 3072 }; /* of a chunk: few, so that what is read of a row of w is long; dw is best written once */
 
 typedef struct Plan {
     int64_t rows, columns, terms;
@@ -46,7 +47,7 @@ static Plan plan_make(const OpDesc *op, int threads)
     const int64_t units = ceil_div(p.columns, UNIT);
     p.column_threads = units < threads ? units : threads;
     p.row_threads = threads / p.column_threads;
-    p.chunk_terms = even_piece(p.terms, MAX_TERMS);
+    p.chunk_terms = even_piece(p.terms, op->kind == OP_linear_wgrad ? MAX_TERMS_WGRAD : MAX_TERMS);
     const int64_t share = ceil_div(units, p.column_threads) * UNIT, most = CHUNK_BYTES / 2 / p.chunk_terms / UNIT * UNIT;
     p.chunk_columns = even_piece(share, most < share ? most : share);
     p.a_bytes = 2 * (size_t)(p.strip * p.chunk_terms);

@@ -340,6 +340,7 @@ static void test_linear(void **state)
     (void)state;
     static const int64_t shapes[][3] = { /* M, K, O */
         { 4, 2048, 32 }, { 8, 256, 100 }, { 4, 64, 10 }, { 1, 512, 10 }, { 3, 17, 5 }, { 7, 1, 3 }, { 33, 48, 32 }, { 2, 130, 1 },
+        { 20, 40, 2 }, { 5, 1538, 33 }, { 35, 31, 805 }, { 129, 70, 47 }, /* sums in several pieces */
     };
     Ladder l = ladder_start();
     for (size_t i = 0; i < COUNT_OF(shapes); i++)
@@ -355,6 +356,36 @@ static void test_linear(void **state)
                 climb(&l, (OpDesc){ .kind = OP_linear_wgrad, .n_in = 2, .n_out = 1 + (flags & 1), .in = { x, y },
                                     .attr = { .accumulate = flags & 2 } }, BOTH);
         }
+    ladder_end(&l);
+}
+
+/* So many rows that even dw is added up piece by piece; so many threads that rows are shared as well as columns. */
+static void test_linear_of_many_rows(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++)
+        for (int accumulate = 0; accumulate < 2; accumulate++)
+            climb(&l, (OpDesc){ .kind = OP_linear_wgrad, .n_in = 2, .n_out = 2, .attr = { .accumulate = accumulate },
+                                .in = { tensor_2d(t, 3079, 34), tensor_2d(t, 3079, 9) } }, BOTH);
+    const Tensor x = tensor_2d(DTYPE_BF16, 130, 40), w = tensor_2d(DTYPE_BF16, 66, 40);
+    OpCase  *c;
+    OpResult want, got;
+    assert_int_equal(op_case_create(&(OpDesc){ .kind = OP_linear, .n_in = 2, .in = { x, w } }, FILL_INTEGER, 8, &c).code, STATUS_OK);
+    assert_int_equal(op_case_run(c, l.ref, NULL, &want).code, STATUS_OK);
+    for (int threads = 3; threads <= 7; threads += 2) {
+        Backend *be;
+        assert_int_equal(backend_open("cpu", &(BackendOptions){ .threads = threads }, &be).code, STATUS_OK);
+        Status s = op_case_run(c, be, NULL, &got);
+        if (s.code == STATUS_OK)
+            s = op_case_compare(c, COMPARE_EXACT, &want, &got);
+        if (s.code != STATUS_OK && !may_skip(be, &c->op, s))
+            fail_msg("%d threads: %s", threads, s.text);
+        op_result_release(&got);
+        backend_close(be);
+    }
+    op_result_release(&want);
+    op_case_destroy(c);
     ladder_end(&l);
 }
 
@@ -585,6 +616,7 @@ int main(void)
         cmocka_unit_test(test_maxpool),
         cmocka_unit_test(test_avgpool),
         cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_linear_of_many_rows),
         cmocka_unit_test(test_softmax_xent),
         cmocka_unit_test(test_softmax_xent_bad_label_and_large_logits),
         cmocka_unit_test(test_pointwise),

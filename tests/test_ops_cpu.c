@@ -138,6 +138,10 @@ static const ConvShape conv_shapes[] = {
     { 2, 9, 7, 64, 1, 1, 1, 0 },
     { 1, 8, 15, 32, 2, 1, 1, 0 },
     { 3, 6, 7, 48, 21, 1, 1, 0 },
+    /* long rows, in and past one run of the fp32 weights' gradient */
+    { 2, 5, 32, 32, 16, 3, 1, 1 },
+    { 1, 3, 131, 16, 48, 3, 1, 1 },
+    { 2, 1, 40, 16, 16, 3, 1, 1 },
 };
 
 static OpDesc conv_op(const ConvShape *s, Dtype t)

@@ -1,0 +1,275 @@
+/* golden_file.c - see golden_file.h. */
+#include "golden_file.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- the file ---- */
+
+static json_t *member(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    if (!value)
+        fail_msg("the golden file has no '%s'", key);
+    return value;
+}
+
+Golden golden_open(const char *net, const char *variant)
+{
+    char         path[512];
+    json_error_t error;
+    snprintf(path, sizeof path, "%s/%s_tiny.json", GOLDEN_DIR, net);
+    json_t *root = json_load_file(path, 0, &error);
+    if (!root)
+        fail_msg("%s:%d: %s", error.source, error.line, error.text);
+    Golden golden = { .root = root, .config = member(root, "config") };
+    golden.variant = member(member(root, "variants"), variant);
+    golden.curves = member(golden.variant, "curves");
+    return golden;
+}
+
+void golden_close(Golden *golden)
+{
+    json_decref(golden->root);
+}
+
+double golden_number(const json_t *object, const char *key)
+{
+    json_t *value = member(object, key);
+    if (!json_is_number(value))
+        fail_msg("'%s' of the golden file is not a number", key);
+    return json_number_value(value);
+}
+
+const char *golden_string(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(member(object, key));
+    if (!value)
+        fail_msg("'%s' of the golden file is not a string", key);
+    return value;
+}
+
+static double element(const json_t *object, const char *key, int i)
+{
+    json_t *value = json_array_get(member(object, key), (size_t)i);
+    if (!json_is_number(value))
+        fail_msg("the golden file has no number '%s'[%d]", key, i);
+    return json_number_value(value);
+}
+
+const json_t *golden_curve(const Golden *golden, int index)
+{
+    json_t *curve = json_array_get(golden->curves, (size_t)index);
+    assert_non_null(curve);
+    return curve;
+}
+
+static double at_least(double value, double floor)
+{
+    return value > floor ? value : floor;
+}
+
+GoldenLimits golden_limits(const Golden *golden)
+{
+    const json_t *distance = member(member(golden->variant, "first"), "f32_distance");
+    const char   *name;
+    json_t       *variant, *curve;
+    size_t        i;
+    double        later = 0;
+    json_object_foreach(member(golden->root, "variants"), name, variant)
+        json_array_foreach(member(variant, "curves"), i, curve)
+            later = at_least(golden_number(curve, "f32_distance"), later);
+    GoldenLimits limits = {
+        .first_loss = at_least(10 * golden_number(distance, "loss"), 1e-6),
+        .logits = at_least(10 * golden_number(distance, "logits"), 1e-5),
+        .gradients = at_least(10 * golden_number(distance, "gradients"), 1e-5),
+        .first_norm = 1e-5,
+        .later_loss = at_least(5 * later, 1e-5),
+    };
+    return limits;
+}
+
+static void expect_near(const char *what, int step, double got, double want, double limit)
+{
+    if (!(fabs(got - want) <= limit * fabs(want)))
+        fail_msg("%s of step %d is %.9g, PyTorch has %.9g: relative difference %.2g, allowed %.2g", what, step, got, want,
+                 fabs(got / want - 1), limit);
+}
+
+/* ---- parameters ---- */
+
+static Value find(const Tiny *t, const char *name)
+{
+    Value v = graph_find(t->net.graph, name);
+    if (v.id < 0)
+        fail_msg("the net has no value '%s'", name);
+    return v;
+}
+
+static void expect_shape(const Tiny *t, Value v, const json_t *param)
+{
+    const Tensor *tensor = graph_tensor(t->net.graph, v);
+    const json_t *shape = member(param, "shape");
+    bool          same = (size_t)tensor->rank == json_array_size(shape);
+    for (int d = 0; same && d < tensor->rank; d++)
+        same = tensor->dim[d] == json_integer_value(json_array_get(shape, (size_t)d));
+    if (!same)
+        fail_msg("'%s' does not have PyTorch's shape", golden_string(param, "name"));
+}
+
+/* Element i of parameter number `stream`: as golden/params.py draws it. */
+static float drawn(bool normal, float centre, float scale, uint64_t seed, uint64_t stream, uint64_t i)
+{
+    float x = normal ? (float)rng_normal(seed, stream, i) : 2 * rng_uniform(rng_block(seed, stream, i).word[0]) - 1;
+    return centre + scale * x;
+}
+
+/* Returns the sum of their squares. */
+static double write_param(Tiny *t, const json_t *param, uint64_t seed, uint64_t stream)
+{
+    const Value v = find(t, golden_string(param, "name"));
+    const bool  normal = !strcmp(golden_string(param, "draw"), "normal");
+    const float centre = (float)golden_number(param, "centre"), scale = (float)golden_number(param, "scale");
+    expect_shape(t, v, param);
+    assert_true(t->net.graph->values[v.id].is_param);
+
+    const int64_t n = tensor_count(graph_tensor(t->net.graph, v));
+    double        norm2 = 0;
+    float        *host = malloc((size_t)n * sizeof *host);
+    assert_non_null(host);
+    for (int64_t i = 0; i < n; i++) {
+        host[i] = drawn(normal, centre, scale, seed, stream, (uint64_t)i);
+        norm2 += (double)host[i] * (double)host[i];
+    }
+    expect_ok(exec_write(t->session.exec, v, host));
+    free(host);
+    return norm2;
+}
+
+/* All parameters, and no more than the file has. */
+static void write_params(const Golden *golden, Tiny *t)
+{
+    const uint64_t seed = (uint64_t)golden_number(golden->config, "param_seed");
+    const Graph   *g = t->net.graph;
+    size_t         stream, params = 0;
+    json_t        *param;
+    double         norm2 = 0;
+    for (int v = 0; v < g->value_count; v++)
+        params += g->values[v].is_param;
+    assert_int_equal(params, json_array_size(member(golden->variant, "params")));
+    json_array_foreach(member(golden->variant, "params"), stream, param)
+        norm2 += write_param(t, param, seed, stream);
+    expect_near("the weights' square", 0, norm2, golden_number(golden->variant, "start_norm2"), 1e-9);
+    expect_ok(exec_refresh_copies(t->session.exec));
+}
+
+/* ---- the first step ---- */
+
+/* Norm and some elements of a value. An element may be off by its own error and by that of a typical one. */
+static void expect_sampled(const char *name, Tiny *t, Value v, const json_t *sampled, double limit)
+{
+    const int64_t n = tensor_count(graph_tensor(t->net.graph, v));
+    const double  want_norm = golden_number(sampled, "norm"), typical = want_norm / sqrt((double)n);
+    double        norm2 = 0;
+    float        *got = tiny_read(t, v);
+    for (int64_t i = 0; i < n; i++)
+        norm2 += (double)got[i] * (double)got[i];
+    if (!(fabs(sqrt(norm2) - want_norm) <= limit * want_norm))
+        fail_msg("%s has norm %.9g, PyTorch has %.9g: relative difference %.2g, allowed %.2g", name, sqrt(norm2), want_norm,
+                 fabs(sqrt(norm2) / want_norm - 1), limit);
+    for (size_t s = 0; s < json_array_size(member(sampled, "at")); s++) {
+        const int64_t at = (int64_t)element(sampled, "at", (int)s);
+        const double  want = element(sampled, "values", (int)s), allowed = limit * (fabs(want) + typical);
+        assert_true(at < n);
+        if (!(fabs((double)got[at] - want) <= allowed))
+            fail_msg("%s has %.9g at %lld, PyTorch has %.9g: difference %.2g, allowed %.2g", name, (double)got[at], (long long)at,
+                     want, fabs((double)got[at] - want), allowed);
+    }
+    free(got);
+}
+
+void golden_check_first(const Golden *golden, const NetConfig *config, const GoldenBatches *batches)
+{
+    const json_t      *first = member(golden->variant, "first");
+    const GoldenLimits limits = golden_limits(golden);
+    const ExecOptions  keep_all = { .separate = true };
+    char               name[GRAPH_NAME_BYTES + 8];
+    NetConfig          c = *config;
+    StepResult         result;
+    Tiny               t;
+    golden_apply_recipe(golden, golden_curve(golden, 0), AMP_OFF, &c);
+    tiny_open(&c, "cpu", &keep_all, &t);
+    write_params(golden, &t);
+
+    expect_ok(step_begin(&t.session, batches->draw(batches->data, 0)));
+    MicroBatch batch = batches->micro(batches->data, 0, batches->samples);
+    expect_ok(step_micro(&t.session, &batch));
+    expect_sampled("the logits", &t, t.net.logits, member(first, "logits"), limits.logits);
+    for (size_t i = 0; i < json_array_size(member(golden->variant, "params")); i++) {
+        const json_t *param = json_array_get(member(golden->variant, "params"), i);
+        snprintf(name, sizeof name, "%s.grad", golden_string(param, "name"));
+        expect_sampled(name, &t, find(&t, name), member(param, "grad"), limits.gradients);
+    }
+    expect_ok(step_update(&t.session, 0));
+    expect_ok(step_result(&t.session, &result));
+    expect_near("the loss", 0, result.loss, golden_number(first, "loss"), limits.first_loss);
+    expect_near("the gradient norm", 0, result.grad_norm, golden_number(first, "grad_norm"), limits.first_norm);
+    tiny_close(&t);
+}
+
+/* ---- curves ---- */
+
+void golden_apply_recipe(const Golden *golden, const json_t *curve, Amp amp, NetConfig *config)
+{
+    const int accum = (int)golden_number(curve, "accum");
+    assert_string_equal(golden_string(curve, "optimizer"), "sgd");
+    config->batch = (int64_t)golden_number(golden->config, "batch") / accum;
+    config->momentum = (float)golden_number(golden->config, "momentum");
+    config->weight_decay = (float)golden_number(curve, "weight_decay");
+    config->accumulate = accum > 1;
+    config->amp = amp;
+    config->eval = true;
+}
+
+void golden_follow(const Golden *golden, const NetConfig *config, int index, Amp amp, const GoldenLimits *limits,
+                   const GoldenBatches *batches)
+{
+    const json_t *curve = golden_curve(golden, index);
+    const int64_t samples = batches->samples;
+    NetConfig     c = *config;
+    StepResult    result;
+    Tiny          t;
+    golden_apply_recipe(golden, curve, amp, &c);
+    tiny_open(&c, "cpu", NULL, &t);
+    write_params(golden, &t);
+
+    const int steps = (int)golden_number(golden->config, "steps");
+    for (int step = 0; step < steps; step++) {
+        expect_ok(step_begin(&t.session, batches->draw(batches->data, step)));
+        for (int64_t s = 0; s < samples; s += c.batch) {
+            MicroBatch batch = batches->micro(batches->data, s, c.batch);
+            expect_ok(step_micro(&t.session, &batch));
+        }
+        expect_ok(step_update(&t.session, (float)golden_number(curve, "learning_rate")));
+        expect_ok(step_result(&t.session, &result));
+        expect_near("the loss", step, result.loss, element(curve, "loss", step), step ? limits->later_loss : limits->first_loss);
+        if (step == 0)
+            expect_near("the gradient norm", 0, result.grad_norm, element(curve, "grad_norm", 0), limits->first_norm);
+    }
+
+    /* Also of running statistics, after ten steps. */
+    batches->draw(batches->data, 0);
+    expect_ok(eval_begin(&t.session));
+    for (int64_t s = 0; s < samples; s += c.batch) {
+        MicroBatch batch = batches->micro(batches->data, s, c.batch);
+        expect_ok(eval_batch(&t.session, &batch));
+    }
+    expect_ok(eval_result(&t.session, &result));
+    expect_near("the evaluation loss", steps, result.loss, golden_number(curve, "eval_loss"), limits->later_loss);
+    tiny_close(&t);
+}

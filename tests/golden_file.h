@@ -1,0 +1,54 @@
+/* golden_file.h - what the tests against PyTorch's golden files (golden/<net>_tiny.json) share: the file, the parameters drawn
+ * as it says, and the comparison of the first step and of whole curves. What a net's batches hold is its test's business.
+ *
+ * Every function fails the running cmocka test on an error. */
+#ifndef BATCHMARK_TESTS_GOLDEN_FILE_H
+#define BATCHMARK_TESTS_GOLDEN_FILE_H
+
+#include "tiny_net.h"
+
+#include <jansson.h>
+
+/* One variant (a loss or a head) of one net. */
+typedef struct Golden { json_t *root, *config, *variant, *curves; } Golden;
+
+Golden golden_open(const char *net, const char *variant);
+void   golden_close(Golden *golden);
+
+double      golden_number(const json_t *object, const char *key);
+const char *golden_string(const json_t *object, const char *key);
+
+/* Number `index` of the variant's curves: its recipe and what came of it. */
+const json_t *golden_curve(const Golden *golden, int index);
+
+/* The configuration with the recipe of a curve: optimiser, micro-batches, precision; of everything else `config` has a say. */
+void golden_apply_recipe(const Golden *golden, const json_t *curve, Amp amp, NetConfig *config);
+
+/* How far a result may be from PyTorch's, relative. */
+typedef struct GoldenLimits {
+    double first_loss, logits, gradients; /* of the first step: it has no history */
+    double first_norm, later_loss;        /* of a curve: the rounding errors of a step are multiplied by the next */
+} GoldenLimits;
+
+/* For f32, from what the file says of PyTorch's own f32 against float64: ten times its distance in the first step; five times
+ * its largest distance in any of the net's curves. Never below what sums of a few thousand f32 terms in another order make
+ * of it. */
+GoldenLimits golden_limits(const Golden *golden);
+
+/* Where a test's batches come from. All samples of a step are drawn at once and cut into micro-batches. */
+typedef struct GoldenBatches {
+    int64_t (*draw)(void *data, int step);           /* returns what the window counts: labelled samples, pixels, targets */
+    MicroBatch (*micro)(void *data, int64_t first, int64_t count); /* samples first .. first + count - 1 of the drawn step */
+    void   *data;
+    int64_t samples;
+} GoldenBatches;
+
+/* One micro-batch of everything, forward and backward: loss, logits (skipped if `logits` is NO_VALUE) and every parameter's
+ * gradient. */
+void golden_check_first(const Golden *golden, const NetConfig *config, const GoldenBatches *batches);
+
+/* Ten steps and an evaluation. */
+void golden_follow(const Golden *golden, const NetConfig *config, int curve, Amp amp, const GoldenLimits *limits,
+                   const GoldenBatches *batches);
+
+#endif

@@ -5,6 +5,7 @@
  * Masks and pooling indices are the backend's own and stay so; the gradients that use them are compared. */
 #include "cell.h"
 #include "interrupt.h"
+#include "random_batch.h"
 #include "record.h"
 
 #include "../tests/ref/ref.h"
@@ -15,10 +16,10 @@
 
 /* On |y - y_ref| / |y_ref| over one output: in fp32 rounding grows with the square root of the longest sum, about 4,600
  * terms; in bf16 a result next to a rounding boundary may fall to either side. Seen: 1.4e-6 and 9e-5. */
-static const double bounds[AMP_COUNT] = { [AMP_OFF] = 2e-5, [AMP_BF16] = 2e-3 };
+static const double bounds[AMP_COUNT] = { [AMP_OFF] = 2e-5, [AMP_BF16] = 2e-3, [AMP_FP16] = 3e-4 };
 
 enum { VERIFY_BATCH = 4 };
-static const float VERIFY_LEARNING_RATE = 0.1f;
+static const float VERIFY_LEARNING_RATE = 0.1f, VERIFY_LOSS_SCALE = 1024;
 
 typedef struct Verify {
     Net      net;
@@ -28,25 +29,39 @@ typedef struct Verify {
     int      worst_node, compared;
 } Verify;
 
-static NetConfig reduced(const NetConfig *like)
+static int64_t at_most(int64_t value, int64_t most) { return value < most ? value : most; }
+
+/* The same kind of net, small: every sort of node is there. */
+NetConfig verify_reduced(const NetConfig *like)
 {
     NetConfig c = *like;
     c.batch = VERIFY_BATCH;
-    c.size = like->stem == STEM_SMALL ? 16 : 64;
-    c.width = like->width < 0.25 ? like->width : 0.25;
-    c.classes = like->classes < 10 ? like->classes : 10;
     c.zero_init_gamma = false; /* so that every gradient is alive */
     c.train = c.eval = true;
+    c.classes = at_most(like->classes, 10);
+    if (net_is_text(like)) {
+        c.layers = at_most(like->layers, 2);
+        c.heads = at_most(like->heads, 4);
+        c.hidden = c.heads * at_most(like->hidden / like->heads, 16);
+        c.vocab = at_most(like->vocab, 96);
+        c.size = at_most(like->size, 24);
+        c.positions = at_most(like->positions, 32);
+        c.rows = 0;
+        return c;
+    }
+    c.width = like->width < 0.25 ? like->width : 0.25;
+    c.depth = at_most(like->depth, 2);
+    c.size = like->stem == STEM_SMALL ? 16 : net_loss(like) == LOSS_CLASSES ? 64 : 32;
     return c;
 }
 
-static bool is_movable(const Tensor *t) { return t->dtype == DTYPE_F32 || t->dtype == DTYPE_BF16 || t->dtype == DTYPE_I32; }
+static bool is_movable(const Tensor *t) { return dtype_is_float(t->dtype) || t->dtype == DTYPE_I32; }
 
 /* The reference gets what the device has. */
 static Status hand_over(Verify *v, int value)
 {
     const GraphValue *g = &v->net.graph->values[value];
-    if (!is_movable(&g->tensor) || g->span_group)
+    if (!is_movable(&g->tensor) || g->span_group || g->table_group) /* a table is of the backend's own layouts */
         return status_ok();
     TRY(exec_read(v->device.exec, (Value){ value }, v->host[0]));
     return exec_write(v->reference.exec, (Value){ value }, v->host[0]);
@@ -66,14 +81,18 @@ static Status for_each_member(Verify *v, int value, Status (*action)(Verify *, i
 
 static double element(const void *host, Dtype dtype, int64_t i)
 {
-    return dtype == DTYPE_BF16 ? (double)bf16_to_f32(((const uint16_t *)host)[i]) : (double)((const float *)host)[i];
+    switch (dtype) {
+    case DTYPE_F32:  return (double)((const float *)host)[i];
+    case DTYPE_BF16: return (double)bf16_to_f32(((const uint16_t *)host)[i]);
+    default:         return (double)f16_to_f32(((const uint16_t *)host)[i]);
+    }
 }
 
 /* Compares one output; NaN never passes. */
 static Status compare(Verify *v, int value)
 {
     const GraphValue *g = &v->net.graph->values[value];
-    if (g->tensor.dtype != DTYPE_F32 && g->tensor.dtype != DTYPE_BF16)
+    if (!dtype_is_float(g->tensor.dtype))
         return status_ok();
     TRY(exec_read(v->device.exec, (Value){ value }, v->host[0]));
     TRY(exec_read(v->reference.exec, (Value){ value }, v->host[1]));
@@ -110,25 +129,30 @@ static Status verify_node(Verify *v, int node)
     return status_ok();
 }
 
-/* What the host writes before a step: the same on both. */
+/* What the host writes before a step. */
+static Status write_step(Session *s, const MicroBatch *batch)
+{
+    const Net *n = s->net;
+    float scale = (float)(1.0 / (double)batch->counted);
+    float hyper[8] = { VERIFY_LEARNING_RATE, 1, n->config.amp == AMP_FP16 ? 2000 : 0, 2, 0.5f, 1, 65536, 0 };
+    float control[8] = { 1 / VERIFY_LOSS_SCALE, 1, 0, VERIFY_LOSS_SCALE, 0, 0, 0, 0 };
+    TRY(exec_write(s->exec, n->scale, &scale));
+    TRY(exec_write(s->exec, n->hyper, hyper));
+    if (n->config.amp == AMP_FP16)
+        TRY(exec_write(s->exec, n->control, control));
+    return step_write(s, batch);
+}
+
+/* The same on both. */
 static Status write_inputs(Verify *v, uint64_t seed)
 {
-    const NetConfig *c = &v->net.config;
-    int32_t labels[VERIFY_BATCH];
-    float scale = 1.0f / VERIFY_BATCH, hyper[4] = { VERIFY_LEARNING_RATE, 0, 0, 0 };
-    uint8_t *pixels = v->host[0];
-    for (int64_t i = 0; i < c->batch * c->size * c->size * c->channels; i++)
-        pixels[i] = (uint8_t)rng_block(seed, 3, (uint64_t)i).word[0];
-    for (int i = 0; i < VERIFY_BATCH; i++)
-        labels[i] = (int32_t)(i % c->classes);
-    Session *both[2] = { &v->device, &v->reference };
-    for (int b = 0; b < 2; b++) {
-        TRY(exec_write(both[b]->exec, v->net.image, pixels));
-        TRY(exec_write(both[b]->exec, v->net.labels, labels));
-        TRY(exec_write(both[b]->exec, v->net.scale, &scale));
-        TRY(exec_write(both[b]->exec, v->net.hyper, hyper));
-    }
-    return status_ok();
+    MicroBatch batch;
+    TRY(random_batch_create(&v->net.config, seed, &batch));
+    Status status = write_step(&v->device, &batch);
+    if (status.code == STATUS_OK)
+        status = write_step(&v->reference, &batch);
+    random_batch_free(&batch);
+    return status;
 }
 
 static Status set_up(Verify *v, const NetConfig *config, Backend *device, Backend *reference, uint64_t seed)
@@ -163,7 +187,7 @@ static Status verify_all(Verify *v)
 
 Status verify_net(const NetConfig *like, const MeasureOptions *options, json_t **result)
 {
-    NetConfig config = reduced(like);
+    NetConfig config = verify_reduced(like);
     Backend *device = NULL, *reference = NULL;
     Verify v;
     Status status;

@@ -85,19 +85,21 @@
  * Weights and the update. hyper (8) = {learning rate, largest gradient norm (0 = no clipping), growth interval (0 = no loss
  * scale), growth factor, backoff factor, least scale, largest scale, 0}, written by the host. control (8) = {1 / loss scale of
  * this window, clip coefficient, skip (1 = this update does nothing), loss scale, finite updates in a row, updates skipped,
- * updates done, skipped in a row}, kept by step_control. The optimisers read g' = g control[0] control[1] and do nothing at
- * all if control[2] is not 0.
+ * updates done, skipped in a row}, kept by step_control; it starts as {1 / scale, 1, 0, scale, 0, 0, 0, 0}. From one
+ * step_control to the next control[3] is the scale of the window that is running, so what comes before step_control divides
+ * by it; the optimisers, which come after, read g' = g control[0] control[1] and do nothing at all if control[2] is not 0.
  *   add              a, b (same shape and type)                      y = a + b  (= a or b)
  *   cast             x                                               y = x in out's type
  *   repack           w f32, any layout                               same values, other type and/or layout
  *   zero             -                                               y = 0 (all bytes, padding too)
- *   sqnorm           x f32 [, control (8)]                           sum(+) (1) += sum of (x control[0])^2 (double inside)
+ *   sqnorm           x f32 [, control (8)]                           sum(+) (1) += sum of (x / control[3])^2 (double inside)
  *   window_scale     scale (1), control (8)                          y (1) = scale control[3]
  *   step_control     hyper (8), sum (1)                              control(+) (8)
- *                    the scaler of torch.amp.GradScaler and torch.nn.utils.clip_grad_norm_, in that order: with a loss scale,
- *                    skip = sum is not finite; clip = max_norm > 0 ? min(1, max_norm / (sqrt(sum) + 1e-6)) : 1; then the
- *                    scale for the next window: x backoff after a skip (not below the least), x growth after `interval` finite
- *                    updates in a row (not above the largest); control[6] counts the updates that are not skipped.
+ *                    the scaler of torch.amp.GradScaler and torch.nn.utils.clip_grad_norm_: control[0] = 1 / control[3];
+ *                    with a loss scale, skip = sum is not finite; clip = max_norm > 0 and no skip ?
+ *                    min(1, max_norm / (sqrt(sum) + 1e-6)) : 1; then the scale for the next window: x backoff after a skip
+ *                    (not below the least), x growth after `interval` finite updates in a row (not above the largest), which
+ *                    are then counted anew; control[6] counts the updates that are not skipped.
  *   sgd              g, hyper (8), control (8)                       w(+), m(+)                    momentum, weight_decay, nesterov
  *                    d = g' + weight_decay w; m = momentum m + d; w -= lr (nesterov ? d + momentum m : m)
  *                    (torch.optim.SGD with dampening 0; m starts at 0)
@@ -106,7 +108,8 @@
  *                    w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps). Loshchilov & Hutter 2019, torch.optim.AdamW
  *   lamb             g, hyper, control, table i32 (n+1)              w(+), m(+), v(+)              beta1, beta2, eps, weight_decay, adapt
  *                    u = m^ / (sqrt(v^) + eps) + weight_decay w; w -= lr r u with r = |w| / |u| of each tensor (1 if either is
- *                    0, or without adapt); tensor i has the elements table[i]..table[i+1]-1. You et al. 2020, algorithm 2
+ *                    0, or without adapt); tensor i has the elements table[i]..table[i+1]-1 in physical order; a table that
+ *                    falls or leaves g is STATUS_NUMERIC. You et al. 2020, algorithm 2
  *   lars             g, hyper, control, table i32 (n+1)              w(+), m(+)                    momentum, trust, weight_decay, adapt
  *                    r = trust |w| / (|g'| + weight_decay |w|) of each tensor (1 if either norm is 0, or without adapt);
  *                    m = momentum m + lr r (g' + weight_decay w); w -= m. You et al. 2017, arXiv 1708.03888

@@ -48,6 +48,9 @@ Status exec_read(Exec *ex, Value v, void *host);
 /* Runs every node of the segment in order. The first failing node ends it; the status names scope and op. */
 Status exec_run(Exec *ex, Segment segment);
 
+/* The same with check_nan on for this run, to find where a value that is not finite comes from. */
+Status exec_run_checked(Exec *ex, Segment segment);
+
 /* For timing ops alone: the op of a node with its settled layouts (NULL if the node does nothing on this backend), and one
  * run of it on whatever is in memory. */
 const OpDesc *exec_op(const Exec *ex, int node);

@@ -43,7 +43,13 @@ static const Tolerance tolerances[OP_COUNT] = {
     [OP_repack]          = { 0, 0 },
     [OP_zero]            = { 0, 0 },
     [OP_sqnorm]          = { 0, 1 }, /* sums in double */
+    [OP_window_scale]    = { 0, 1 },
+    [OP_step_control]    = { 0, 1 }, /* of eight numbers that have nothing to do with each other */
     [OP_sgd]             = { 1, 1 }, /* up to six roundings, terms cancel */
+    [OP_adamw]           = { 1, 1 },
+    [OP_lamb]            = { 1, 1 },
+    [OP_lars]            = { 1, 1 },
+    [OP_restore]         = { 0, 0 },
 };
 
 /* K: how many products or terms are added for one output. */

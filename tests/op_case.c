@@ -18,7 +18,10 @@ typedef enum Role {
     ROLE_COUNT,    /* sums that were begun: 0 .. 7 */
     ROLE_IMAGE,    /* 0 .. 255 */
     ROLE_LABEL,    /* -1 .. classes - 1 */
-    ROLE_HYPER     /* a learning rate, then zeros */
+    ROLE_HYPER,    /* a learning rate, clipping at 1, a loss scale that grows after 3 updates */
+    ROLE_CONTROL,  /* scale 2, clipping to the half, two finite updates in a row */
+    ROLE_SKIP,     /* the same with the order to skip */
+    ROLE_TABLE     /* tensors of nearly equal length over the elements of slot 0 */
 } Role;
 
 static Role input_role(const OpDesc *op, int slot)
@@ -29,18 +32,29 @@ static Role input_role(const OpDesc *op, int slot)
     case OP_batchnorm_grad:  return slot == 4 ? ROLE_POSITIVE : ROLE_VALUE;
     case OP_normalize_u8:    return ROLE_IMAGE;
     case OP_softmax_xent:    return slot == 1 ? ROLE_LABEL : slot == 2 ? ROLE_POSITIVE : ROLE_VALUE;
-    case OP_sgd:             return slot == 1 ? ROLE_HYPER : ROLE_VALUE;
+    case OP_sqnorm:          return slot == 1 ? ROLE_CONTROL : ROLE_VALUE;
+    case OP_window_scale:    return slot == 1 ? ROLE_CONTROL : ROLE_POSITIVE;
+    case OP_step_control:    return slot == 0 ? ROLE_HYPER : ROLE_POSITIVE;
+    case OP_restore:         return slot == 1 ? ROLE_SKIP : ROLE_VALUE;
+    case OP_sgd: case OP_adamw: case OP_lamb: case OP_lars:
+        return slot == 1 ? ROLE_HYPER : slot == 2 ? ROLE_CONTROL : slot == 3 ? ROLE_TABLE : ROLE_VALUE;
     default:                 return ROLE_VALUE;
     }
 }
 
-static Role output_role(const OpDesc *op)
+static Role output_role(const OpDesc *op, int slot)
 {
-    return op->kind == OP_softmax_xent || op->kind == OP_sqnorm ? ROLE_COUNT : ROLE_VALUE;
+    switch (op->kind) {
+    case OP_softmax_xent: case OP_sqnorm: return ROLE_COUNT;
+    case OP_step_control:                 return ROLE_CONTROL;
+    case OP_adamw: case OP_lamb:          return slot == 2 ? ROLE_POSITIVE : ROLE_VALUE;
+    default:                              return ROLE_VALUE;
+    }
 }
 
 static double draw(const OpCase *c, Role role, uint64_t stream, int64_t i)
 {
+    static const double hyper[8] = { 0, 1, 3, 2, 0.5, 1, 65536, 0 }, control[8] = { 0.5, 0.5, 0, 2, 2, 0, 3, 0 };
     const uint64_t at = (uint64_t)i;
     const bool integer = c->fill == FILL_INTEGER;
     switch (role) {
@@ -50,7 +64,10 @@ static double draw(const OpCase *c, Role role, uint64_t stream, int64_t i)
     case ROLE_COUNT:    return (double)rng_below(c->seed, stream, at, 8);
     case ROLE_IMAGE:    return (double)rng_below(c->seed, stream, at, 256);
     case ROLE_LABEL:    return (double)rng_below(c->seed, stream, at, c->op.in[0].dim[1] + 1) - 1;
-    case ROLE_HYPER:    return i ? 0 : integer ? 0.5 : 0.1;
+    case ROLE_HYPER:    return i ? hyper[i] : integer ? 0.5 : 0.1;
+    case ROLE_CONTROL:  return control[i];
+    case ROLE_SKIP:     return i == 2 ? 1 : control[i];
+    case ROLE_TABLE:    return (double)(tensor_count(&c->op.in[0]) * i / (c->op.in[3].dim[0] - 1));
     }
     return 0;
 }
@@ -123,7 +140,7 @@ static Status fill_case(OpCase *c)
             TRY(fill_slot(c, &c->op.in[i], input_role(&c->op, i), (uint64_t)i, &c->in[i]));
     for (int i = 0; i < c->op.n_out; i++)
         if (op_out_is_inout(&c->op, i))
-            TRY(fill_slot(c, &c->op.out[i], output_role(&c->op), 100 + (uint64_t)i, &c->out[i]));
+            TRY(fill_slot(c, &c->op.out[i], output_role(&c->op, i), 100 + (uint64_t)i, &c->out[i]));
     return status_ok();
 }
 

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,21 +43,6 @@ static void test_names(void **state)
     TrainConfig train = { .net = cell.net, .data = { .name = "shapes" }, .accum = 2, .seed = 7 };
     assert_string_equal(train_name(&train, name, sizeof name),
                         "resnet50/data:shapes/size:8/batch:2/accum:2/amp:off/seed:7/width:0.01/stem:small");
-}
-
-static void test_schedules(void **state)
-{
-    (void)state;
-    /* 100 updates, 10 of them warm-up, peak 0.4 */
-    assert_true(fabs(schedule_rate(SCHEDULE_CONSTANT, 0.4, 0, 100, 10) - 0.04) < 1e-12);
-    assert_true(fabs(schedule_rate(SCHEDULE_CONSTANT, 0.4, 9, 100, 10) - 0.4) < 1e-12);
-    assert_true(schedule_rate(SCHEDULE_CONSTANT, 0.4, 99, 100, 10) == 0.4);
-    assert_true(schedule_rate(SCHEDULE_LINEAR, 0.4, 10, 100, 10) == 0.4);
-    assert_true(fabs(schedule_rate(SCHEDULE_LINEAR, 0.4, 55, 100, 10) - 0.2) < 1e-12);
-    assert_true(fabs(schedule_rate(SCHEDULE_COSINE, 0.4, 55, 100, 10) - 0.2) < 1e-12);
-    assert_true(schedule_rate(SCHEDULE_COSINE, 0.4, 100, 100, 10) < 1e-12);
-    assert_true(schedule_rate(SCHEDULE_COSINE, 0.4, 500, 100, 10) < 1e-12); /* past the end it stays there */
-    assert_true(schedule_rate(SCHEDULE_LINEAR, 0.4, 0, 1, 1) == 0.4);        /* all of it warm-up */
 }
 
 static void test_entry_of_a_cell(void **state)
@@ -183,7 +167,6 @@ int main(void)
     json_set_alloc_funcs(json_malloc_here, json_free_here);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
-        cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_entry_of_a_cell),
         cmocka_unit_test(test_what_cannot_run),
         cmocka_unit_test(test_verification_passes_and_catches),

@@ -61,7 +61,7 @@ void plain_net_build(int64_t batch, bool accumulate, Net *out)
     out->image = graph_value(g, "image", tensor_4d(DTYPE_U8, batch, 16, 16, 3), MEM_INPUT);
     out->labels = graph_value(g, "labels", tensor_1d(DTYPE_I32, batch), MEM_INPUT);
     out->scale = graph_value(g, "scale", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
-    out->hyper = graph_value(g, "hyper", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
+    out->hyper = graph_value(g, "hyper", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
     out->metrics = graph_value(g, "metrics", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
     out->norm2 = graph_value(g, "norm2", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
 
@@ -74,9 +74,11 @@ void plain_net_build(int64_t batch, bool accumulate, Net *out)
     out->logits = layer_linear(g, "fc", layer_global_avgpool(g, "mean", x), 10);
     layer_loss(g, "loss", out->logits, out->labels, out->scale, out->metrics);
 
+    out->control = graph_value(g, "control", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
     grad_append(g, accumulate);
     optim_append_zero(g, out->metrics);
-    optim_append_sgd(g, &(SgdConfig){ 0.9f, 1e-4f, accumulate }, out->hyper, out->norm2);
+    optim_append(g, &(OptimConfig){ .momentum = 0.9f, .weight_decay = 1e-4f, .accumulate = accumulate },
+                 &(OptimInputs){ out->hyper, out->norm2, out->control });
     copies_append(g);
     expect_ok(graph_status(g));
 }

@@ -25,7 +25,7 @@ static void plain_body(Net *net)
     net->image = graph_value(g, "image", tensor_4d(DTYPE_U8, c->batch, c->size, c->size, c->channels), MEM_INPUT);
     net->labels = graph_value(g, "labels", tensor_1d(DTYPE_I32, c->batch), MEM_INPUT);
     net->scale = graph_value(g, "scale", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
-    net->hyper = graph_value(g, "hyper", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
+    net->hyper = graph_value(g, "hyper", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
     net->metrics = graph_value(g, "metrics", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
     net->norm2 = graph_value(g, "norm2", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
     g->segment = SEG_MICRO;
@@ -35,9 +35,11 @@ static void plain_body(Net *net)
     x = layer_conv_bias_relu(g, "conv3", x, 3, 32, 2);
     net->logits = layer_linear(g, "fc", layer_global_avgpool(g, "pool", x), c->classes);
     layer_loss(g, "loss", net->logits, net->labels, net->scale, net->metrics);
+    net->control = graph_value(g, "control", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
     grad_append(g, c->accumulate);
     optim_append_zero(g, net->metrics);
-    optim_append_sgd(g, &(SgdConfig){ c->momentum, c->weight_decay, c->accumulate }, net->hyper, net->norm2);
+    optim_append(g, &(OptimConfig){ .momentum = c->momentum, .weight_decay = c->weight_decay, .accumulate = c->accumulate },
+                 &(OptimInputs){ net->hyper, net->norm2, net->control });
     copies_append(g);
 }
 

@@ -85,6 +85,16 @@ static Status check_labels(const OpDesc *op, const int32_t *labels)
     return status_ok();
 }
 
+static Status check_table(const OpDesc *op, const int32_t *table)
+{
+    const int64_t count = tensor_count(&op->in[0]);
+    for (int64_t i = 0; i + 1 < op->in[3].dim[0]; i++)
+        if (table[i] < 0 || table[i] > table[i + 1] || table[i + 1] > count)
+            return status_error(STATUS_NUMERIC, "%s: tensor %lld of the table is %d..%d of %lld elements", op_names[op->kind],
+                                (long long)i, (int)table[i], (int)table[i + 1], (long long)count);
+    return status_ok();
+}
+
 /* Carves one array of doubles a slot out of a single allocation; in[] and out[] get their addresses. */
 static Status carve(const OpDesc *op, double **all, double **in, double **out)
 {
@@ -109,6 +119,8 @@ static Status ref_run(Backend *be, const OpDesc *op, void *state, void *const *b
     (void)state, (void)scratch;
     if (op->kind == OP_softmax_xent)
         TRY(check_labels(op, buf[1]));
+    if (op->kind == OP_lamb || op->kind == OP_lars)
+        TRY(check_table(op, buf[3]));
     double *all = NULL, *in[OP_MAX_IN] = { NULL }, *out[OP_MAX_OUT] = { NULL };
     TRY(carve(op, &all, in, out));
     for (int i = 0; i < op->n_in; i++)

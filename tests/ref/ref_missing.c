@@ -18,9 +18,3 @@ void ref_tanh_grad(const OpDesc *op, const double *const *in, double *const *out
 void ref_dropout(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
 void ref_attention(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
 void ref_attention_grad(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
-void ref_window_scale(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
-void ref_step_control(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
-void ref_adamw(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
-void ref_lamb(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
-void ref_lars(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }
-void ref_restore(const OpDesc *op, const double *const *in, double *const *out) { (void)op, (void)in, (void)out; CHECK(!"written"); }

@@ -62,7 +62,12 @@ static double element(const json_t *object, const char *key, int i)
     return json_number_value(value);
 }
 
-const json_t *golden_curve(const Golden *golden, int index)
+int golden_curve_count(const Golden *golden)
+{
+    return (int)json_array_size(golden->curves);
+}
+
+static const json_t *curve_at(const Golden *golden, int index)
 {
     json_t *curve = json_array_get(golden->curves, (size_t)index);
     assert_non_null(curve);
@@ -99,6 +104,26 @@ static void expect_near(const char *what, int step, double got, double want, dou
     if (!(fabs(got - want) <= limit * fabs(want)))
         fail_msg("%s of step %d is %.9g, PyTorch has %.9g: relative difference %.2g, allowed %.2g", what, step, got, want,
                  fabs(got / want - 1), limit);
+}
+
+/* The configuration with the recipe of a curve; of everything else `config` has a say. */
+static NetConfig with_recipe(const Golden *golden, const json_t *curve, Amp amp, const NetConfig *config)
+{
+    const int accum = (int)golden_number(curve, "accum");
+    NetConfig c = *config;
+    c.batch = (int64_t)golden_number(golden->config, "batch") / accum;
+    c.accumulate = accum > 1;
+    c.amp = amp;
+    c.eval = true;
+    c.optim = (OptimConfig){
+        .kind = strcmp(golden_string(curve, "optimizer"), "sgd") ? OPTIM_ADAMW : OPTIM_SGD,
+        .momentum = (float)golden_number(golden->config, "momentum"),
+        .beta1 = (float)element(golden->config, "betas", 0),
+        .beta2 = (float)element(golden->config, "betas", 1),
+        .eps = (float)golden_number(golden->config, "eps"),
+        .weight_decay = (float)golden_number(curve, "weight_decay"),
+    };
+    return c;
 }
 
 /* ---- parameters ---- */
@@ -170,13 +195,11 @@ static void write_params(const Golden *golden, Tiny *t)
 
 /* ---- the first step ---- */
 
-/* Norm and some elements of a value. An element may be off by its own error and by that of a typical one. */
-static void expect_sampled(const char *name, Tiny *t, Value v, const json_t *sampled, double limit)
+/* Norm and some elements. An element may be off by its own error and by that of a typical one. */
+static void expect_sampled(const char *name, const float *got, int64_t n, const json_t *sampled, double limit)
 {
-    const int64_t n = tensor_count(graph_tensor(t->net.graph, v));
-    const double  want_norm = golden_number(sampled, "norm"), typical = want_norm / sqrt((double)n);
-    double        norm2 = 0;
-    float        *got = tiny_read(t, v);
+    const double want_norm = golden_number(sampled, "norm"), typical = want_norm / sqrt((double)n);
+    double       norm2 = 0;
     for (int64_t i = 0; i < n; i++)
         norm2 += (double)got[i] * (double)got[i];
     if (!(fabs(sqrt(norm2) - want_norm) <= limit * want_norm))
@@ -190,7 +213,33 @@ static void expect_sampled(const char *name, Tiny *t, Value v, const json_t *sam
             fail_msg("%s has %.9g at %lld, PyTorch has %.9g: difference %.2g, allowed %.2g", name, (double)got[at], (long long)at,
                      want, fabs((double)got[at] - want), allowed);
     }
-    free(got);
+}
+
+static void expect_logits(Tiny *t, const GoldenBatches *batches, const json_t *sampled, double limit)
+{
+    const Tensor *shape = graph_tensor(t->net.graph, t->net.logits);
+    const int64_t columns = shape->dim[shape->rank - 1], rows = tensor_count(shape) / columns;
+    float        *logits = tiny_read(t, t->net.logits);
+    int64_t       kept = 0;
+    for (int64_t r = 0; r < rows; r++)
+        if (!batches->compared || batches->compared(batches->data, r))
+            memmove(logits + columns * kept++, logits + columns * r, (size_t)columns * sizeof *logits);
+    expect_sampled("the logits", logits, columns * kept, sampled, limit);
+    free(logits);
+}
+
+static void expect_gradients(const Golden *golden, Tiny *t, double limit)
+{
+    char          name[GRAPH_NAME_BYTES + 8];
+    const json_t *params = member(golden->variant, "params");
+    for (size_t i = 0; i < json_array_size(params); i++) {
+        const json_t *param = json_array_get(params, i);
+        snprintf(name, sizeof name, "%s.grad", golden_string(param, "name"));
+        const Value grad = find(t, name);
+        float      *got = tiny_read(t, grad);
+        expect_sampled(name, got, tensor_count(graph_tensor(t->net.graph, grad)), member(param, "grad"), limit);
+        free(got);
+    }
 }
 
 void golden_check_first(const Golden *golden, const NetConfig *config, const GoldenBatches *batches)
@@ -198,23 +247,17 @@ void golden_check_first(const Golden *golden, const NetConfig *config, const Gol
     const json_t      *first = member(golden->variant, "first");
     const GoldenLimits limits = golden_limits(golden);
     const ExecOptions  keep_all = { .separate = true };
-    char               name[GRAPH_NAME_BYTES + 8];
-    NetConfig          c = *config;
+    const NetConfig    c = with_recipe(golden, curve_at(golden, 0), AMP_OFF, config);
     StepResult         result;
     Tiny               t;
-    golden_apply_recipe(golden, golden_curve(golden, 0), AMP_OFF, &c);
     tiny_open(&c, "cpu", &keep_all, &t);
     write_params(golden, &t);
 
     expect_ok(step_begin(&t.session, batches->draw(batches->data, 0)));
     MicroBatch batch = batches->micro(batches->data, 0, batches->samples);
     expect_ok(step_micro(&t.session, &batch));
-    expect_sampled("the logits", &t, t.net.logits, member(first, "logits"), limits.logits);
-    for (size_t i = 0; i < json_array_size(member(golden->variant, "params")); i++) {
-        const json_t *param = json_array_get(member(golden->variant, "params"), i);
-        snprintf(name, sizeof name, "%s.grad", golden_string(param, "name"));
-        expect_sampled(name, &t, find(&t, name), member(param, "grad"), limits.gradients);
-    }
+    expect_logits(&t, batches, member(first, "logits"), limits.logits);
+    expect_gradients(golden, &t, limits.gradients);
     expect_ok(step_update(&t.session, 0));
     expect_ok(step_result(&t.session, &result));
     expect_near("the loss", 0, result.loss, golden_number(first, "loss"), limits.first_loss);
@@ -224,28 +267,16 @@ void golden_check_first(const Golden *golden, const NetConfig *config, const Gol
 
 /* ---- curves ---- */
 
-void golden_apply_recipe(const Golden *golden, const json_t *curve, Amp amp, NetConfig *config)
-{
-    const int accum = (int)golden_number(curve, "accum");
-    assert_string_equal(golden_string(curve, "optimizer"), "sgd");
-    config->batch = (int64_t)golden_number(golden->config, "batch") / accum;
-    config->momentum = (float)golden_number(golden->config, "momentum");
-    config->weight_decay = (float)golden_number(curve, "weight_decay");
-    config->accumulate = accum > 1;
-    config->amp = amp;
-    config->eval = true;
-}
-
 void golden_follow(const Golden *golden, const NetConfig *config, int index, Amp amp, const GoldenLimits *limits,
                    const GoldenBatches *batches)
 {
-    const json_t *curve = golden_curve(golden, index);
-    const int64_t samples = batches->samples;
-    NetConfig     c = *config;
-    StepResult    result;
-    Tiny          t;
-    golden_apply_recipe(golden, curve, amp, &c);
+    const json_t   *curve = curve_at(golden, index);
+    const NetConfig c = with_recipe(golden, curve, amp, config);
+    const int64_t   samples = batches->samples;
+    StepResult      result;
+    Tiny            t;
     tiny_open(&c, "cpu", NULL, &t);
+    t.session.rules.max_norm = (float)golden_number(curve, "max_norm");
     write_params(golden, &t);
 
     const int steps = (int)golden_number(golden->config, "steps");

@@ -18,11 +18,8 @@ void   golden_close(Golden *golden);
 double      golden_number(const json_t *object, const char *key);
 const char *golden_string(const json_t *object, const char *key);
 
-/* Number `index` of the variant's curves: its recipe and what came of it. */
-const json_t *golden_curve(const Golden *golden, int index);
-
-/* The configuration with the recipe of a curve: optimiser, micro-batches, precision; of everything else `config` has a say. */
-void golden_apply_recipe(const Golden *golden, const json_t *curve, Amp amp, NetConfig *config);
+/* How many recipes the variant was trained with. */
+int golden_curve_count(const Golden *golden);
 
 /* How far a result may be from PyTorch's, relative. */
 typedef struct GoldenLimits {
@@ -37,17 +34,17 @@ GoldenLimits golden_limits(const Golden *golden);
 
 /* Where a test's batches come from. All samples of a step are drawn at once and cut into micro-batches. */
 typedef struct GoldenBatches {
-    int64_t (*draw)(void *data, int step);           /* returns what the window counts: labelled samples, pixels, targets */
+    int64_t (*draw)(void *data, int step); /* returns what the window counts: labelled samples, pixels, targets */
     MicroBatch (*micro)(void *data, int64_t first, int64_t count); /* samples first .. first + count - 1 of the drawn step */
+    bool (*compared)(void *data, int64_t row); /* whether a row of a matrix of logits is one of PyTorch's; NULL = all are */
     void   *data;
     int64_t samples;
 } GoldenBatches;
 
-/* One micro-batch of everything, forward and backward: loss, logits (skipped if `logits` is NO_VALUE) and every parameter's
- * gradient. */
+/* One micro-batch of everything, forward and backward in f32: loss, logits and every parameter's gradient. */
 void golden_check_first(const Golden *golden, const NetConfig *config, const GoldenBatches *batches);
 
-/* Ten steps and an evaluation. */
+/* Ten steps with the recipe of this number (optimiser, micro-batches, clipping), and an evaluation. */
 void golden_follow(const Golden *golden, const NetConfig *config, int curve, Amp amp, const GoldenLimits *limits,
                    const GoldenBatches *batches);
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 import philox
 from params import Params
 
-CONFIG = dict(layers=2, width=32, heads=4, vocabulary=64, positions=16, seq=12, batch=4, data_seed=2)
+CONFIG = dict(layers=2, hidden=32, heads=4, vocab=64, positions=16, seq=12, batch=4, data_seed=2)
 VARIANTS = {"mlm": {}, "classify": dict(classes=3)}
 RECIPES = (dict(optimizer="sgd", accum=1, learning_rate=0.05, weight_decay=0.01, max_norm=0),
            dict(optimizer="sgd", accum=4, learning_rate=0.05, weight_decay=0.01, max_norm=0),
@@ -17,16 +17,16 @@ RECIPES = (dict(optimizer="sgd", accum=1, learning_rate=0.05, weight_decay=0.01,
 DEVIATION = 0.1  # of matrices: BERT's 0.02 would leave a net so narrow all but dead
 EPS = 1e-12
 CLS, MASK, FIRST_WORD = 1, 3, 4
-LENGTHS, TARGETS = (12, 7, 9, 4), (3, 0, 2, 1)  # of the sequences of a batch, turned by one each step
+LENGTHS, TARGETS = (12, 7, 9, 4), (2, 0, 1, 2)  # of the sequences of a batch, turned by one each step
 NO_LABEL = -1
 
 
 class Net:
     def __init__(self, variant, dtype):
         self.variant, self.params = variant, Params(dtype)
-        c, w = CONFIG, CONFIG["width"]
+        c, w = CONFIG, CONFIG["hidden"]
         self.tokens, self.positions, self.types = (self.matrix("embed." + name, (rows, w)) for name, rows in
-                                                   (("tokens", c["vocabulary"]), ("positions", c["positions"]), ("types", 2)))
+                                                   (("tokens", c["vocab"]), ("positions", c["positions"]), ("types", 2)))
         self.embed_norm = self.norm("embed.ln")
         self.layers = []
         for i in range(c["layers"]):
@@ -35,7 +35,7 @@ class Net:
                                 self.linear(name + "ffn1", 4 * w, w), self.linear(name + "ffn2", w, 4 * w), self.norm(name + "ln2")))
         if variant == "mlm":
             self.dense, self.dense_norm = self.linear("mlm.dense", w, w), self.norm("mlm.ln")
-            self.bias = self.params.vector("mlm.bias", c["vocabulary"])
+            self.bias = self.params.vector("mlm.decoder.b", c["vocab"])
         else:
             self.pooler, self.classifier = self.linear("pooler", w, w), self.linear("classifier", VARIANTS[variant]["classes"], w)
 
@@ -46,12 +46,12 @@ class Net:
         return self.matrix(name + ".w", (outputs, inputs)), self.params.vector(name + ".b", outputs)
 
     def norm(self, name):
-        return self.params.vector(name + ".gamma", CONFIG["width"], 1), self.params.vector(name + ".beta", CONFIG["width"])
+        return self.params.vector(name + ".gamma", CONFIG["hidden"], 1), self.params.vector(name + ".beta", CONFIG["hidden"])
 
     def features(self, ids, types, lengths):
         """(N,S,W). What stands behind a sequence's end is seen by nobody."""
         n, s = ids.shape
-        w, heads = CONFIG["width"], CONFIG["heads"]
+        w, heads = CONFIG["hidden"], CONFIG["heads"]
         visible = (torch.arange(s)[None, :] < lengths[:, None])[:, None, None, :]
         x = F.layer_norm(self.tokens[ids] + self.positions[:s] + self.types[types], (w,), *self.embed_norm, EPS)
         for qkv, out, norm1, ffn1, ffn2, norm2 in self.layers:
@@ -67,7 +67,7 @@ class Net:
         ids, types, lengths, targets, classes = samples
         x = self.features(ids, types, lengths)
         if self.variant == "mlm":
-            y = F.layer_norm(F.gelu(F.linear(x[targets != NO_LABEL], *self.dense)), (CONFIG["width"],), *self.dense_norm, EPS)
+            y = F.layer_norm(F.gelu(F.linear(x[targets != NO_LABEL], *self.dense)), (CONFIG["hidden"],), *self.dense_norm, EPS)
             logits, labels = F.linear(y, self.tokens, self.bias), targets[targets != NO_LABEL]
         else:
             logits, labels = F.linear(torch.tanh(F.linear(x[:, 0], *self.pooler)), *self.classifier), classes
@@ -88,7 +88,7 @@ def batch(_variant, step, _dtype):
         ids[b, length:] = 0
         types[b, (length + 1) // 2:length] = 1
         for j in range(TARGETS[(b + step) % n]):
-            place = 1 + (w[b, 0, 2] + 3 * j) % (length - 1)
+            place = 1 + (w[b, 0, 2] + 2 * j) % (length - 1)
             targets[b, place], ids[b, place] = ids[b, place], MASK
     return tuple(torch.tensor(x) for x in (ids, types, lengths, targets, classes))
 

@@ -51,10 +51,10 @@ const char *cell_name(const CellConfig *cell, char *text, size_t size)
 json_t *cell_axes(const CellConfig *cell)
 {
     const NetConfig *n = &cell->net;
-    json_t *axes = json_pack("{s:s,s:I,s:I,s:s,s:I,s:I,s:f,s:I,s:s,s:s}", "net", n->net, "size", (json_int_t)n->size, "batch",
+    json_t *axes = json_pack("{s:s,s:I,s:I,s:s,s:I,s:I,s:f,s:I,s:s,s:s,s:f}", "net", n->net, "size", (json_int_t)n->size, "batch",
                              (json_int_t)n->batch, "amp", amp_names[n->amp], "accum", (json_int_t)cell->accum, "effective_batch",
                              (json_int_t)(cell->accum * n->batch), "width", n->width, "classes", (json_int_t)n->classes, "stem",
-                             stem_names[n->stem], "optimizer", optim_names[n->optim.kind]);
+                             stem_names[n->stem], "optimizer", optim_names[n->optim.kind], "momentum", (double)n->optim.momentum);
     json_t *own = net_is_text(n)
         ? json_pack("{s:I,s:I,s:I,s:I,s:s,s:f}", "layers", (json_int_t)n->layers, "hidden", (json_int_t)n->hidden, "heads",
                     (json_int_t)n->heads, "vocab", (json_int_t)n->vocab, "head", head_names[n->head], "dropout", (double)n->dropout)
@@ -65,6 +65,59 @@ json_t *cell_axes(const CellConfig *cell)
     }
     json_decref(own);
     return axes;
+}
+
+static void take_integer(const json_t *axes, const char *name, int64_t *to)
+{
+    const json_t *value = json_object_get(axes, name);
+    if (json_is_integer(value))
+        *to = json_integer_value(value);
+}
+
+static void take_choice(const json_t *axes, const char *name, const char *const *names, int count, int *to)
+{
+    const char *text = json_string_value(json_object_get(axes, name));
+    for (int i = 0; text && i < count; i++)
+        if (!strcmp(text, names[i]))
+            *to = i;
+}
+
+bool cell_from_record(const json_t *axes, CellConfig *out)
+{
+    const char *net = json_string_value(json_object_get(axes, "net"));
+    const json_t *width = json_object_get(axes, "width"), *momentum = json_object_get(axes, "momentum");
+    if (!net || !json_is_number(width))
+        return false;
+    *out = (CellConfig){ net_config_default(net), 1 };
+    NetConfig *n = &out->net;
+    int64_t stem_stride = n->stem_stride;
+    int amp = AMP_OFF, stem = n->stem, head = n->head, optim = (int)n->optim.kind;
+    n->width = json_number_value(width);
+    take_integer(axes, "size", &n->size);
+    take_integer(axes, "batch", &n->batch);
+    take_integer(axes, "accum", &out->accum);
+    take_integer(axes, "classes", &n->classes);
+    take_integer(axes, "depth", &n->depth);
+    take_integer(axes, "stem_stride", &stem_stride);
+    take_integer(axes, "layers", &n->layers);
+    take_integer(axes, "hidden", &n->hidden);
+    take_integer(axes, "heads", &n->heads);
+    take_integer(axes, "vocab", &n->vocab);
+    take_choice(axes, "amp", amp_names, AMP_COUNT, &amp);
+    take_choice(axes, "stem", stem_names, STEM_COUNT, &stem);
+    take_choice(axes, "head", head_names, HEAD_COUNT, &head);
+    take_choice(axes, "optimizer", optim_names, OPTIM_COUNT, &optim);
+    if (json_is_number(momentum))
+        n->optim.momentum = (float)json_number_value(momentum);
+    if (json_is_number(json_object_get(axes, "dropout")))
+        n->dropout = (float)json_number_value(json_object_get(axes, "dropout"));
+    n->amp = (Amp)amp;
+    n->stem = (Stem)stem;
+    n->head = (Head)head;
+    n->optim.kind = (OptimKind)optim;
+    n->stem_stride = (int)stem_stride;
+    n->accumulate = out->accum > 1;
+    return net_check(n).code == STATUS_OK;
 }
 
 static json_t *bytes_or_null(size_t bytes) { return bytes ? json_integer((json_int_t)bytes) : json_null(); }

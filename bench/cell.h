@@ -38,6 +38,9 @@ void        cell_name_extra(const NetConfig *net, char *text, size_t size); /* t
 /* The "axes" member. NULL if out of memory. */
 json_t *cell_axes(const CellConfig *cell);
 
+/* The cell that has these axes in a record (the net's name stays owned by the record); false if they are of no net here. */
+bool cell_from_record(const json_t *axes, CellConfig *out);
+
 /* The "memory" member; 0 = not measured. NULL if out of memory. */
 json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_peak);
 

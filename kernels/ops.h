@@ -60,8 +60,8 @@
  *                    [, rng i32 (4) if attr.dropout > 0]
  *                    A row of qkv is q, k, v of W features each, head h has features h D .. h D + D - 1, D = W / heads.
  *                    spans[b] = {first row, rows}: sequence b; rows 0 = no sequence. Within a span and a head
- *                    y = dropout(softmax(q k^T / sqrt(D))) v; lse = log sum exp of the scaled scores. Rows in no span get 0.
- *                    A span outside 0..T or longer than attr.seq is STATUS_NUMERIC; spans may not overlap. Dropout's row is
+ *                    y = dropout(softmax(q k^T / sqrt(D))) v; lse = log sum exp of the scaled scores. Rows in no span get 0 in both.
+ *                    A span outside 0..T, longer than attr.seq or over another is STATUS_NUMERIC. Dropout's row is
  *                    (b heads + h) seq + i, its column j. Vaswani et al. 2017; recomputed as in Dao et al. 2022.
  *   attention_grad   qkv, y, dy, lse, spans [, rng]                  dqkv (T,3W); 0 for rows in no span
  *

@@ -64,6 +64,12 @@ const char *net_names(void)
     return "resnet50, unet, bert";
 }
 
+const char *net_known_name(const char *name)
+{
+    const NetKind *kind = find_kind(name);
+    return kind ? kind->name : NULL;
+}
+
 NetConfig net_config_default(const char *net)
 {
     NetConfig c = {
@@ -193,7 +199,7 @@ static Value append_forward(Net *net, const NetKind *kind, Value scale, Value me
     case LOSS_DICE:    layer_bce_dice(g, "loss", logits, net->mask, scale, metrics); break;
     }
     if (net->config.amp != AMP_OFF)
-        amp_apply(g, first, net->config.amp == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16);
+        amp_apply(g, first);
     return logits;
 }
 
@@ -256,26 +262,17 @@ static void make_inputs(Net *net, const NetKind *kind)
         net->eval_metrics = input(net, "eval_metrics", metrics);
 }
 
-/* What the loss's gradient is multiplied by: under fp16 also the loss scale, worked out anew for each window. */
-static Value append_loss_scale(Net *net)
-{
-    if (net->config.amp != AMP_FP16)
-        return net->scale;
-    Value scaled = input(net, "loss_scale", tensor_1d(DTYPE_F32, 1));
-    net->graph->segment = SEG_BEGIN;
-    graph_scope(net->graph, "%s", "");
-    graph_append_to(net->graph, (OpDesc){ .kind = OP_window_scale }, 2, (Value[]){ net->scale, net->control }, 1, &scaled);
-    return scaled;
-}
-
 static void append_training(Net *net, const NetKind *kind)
 {
     Graph      *g = net->graph;
     OptimConfig optim = net->config.optim;
-    Value       scale = append_loss_scale(net);
+    Value       scale = net->scale;
     optim.accumulate = net->config.accumulate;
     optim.loss_scale = net->config.amp == AMP_FP16;
     g->segment = SEG_MICRO;
+    graph_scope(g, "%s", "");
+    if (optim.loss_scale)
+        scale = optim_window_scale(g, scale, net->control);
     net->logits = append_forward(net, kind, scale, net->metrics);
     grad_append(g, optim.accumulate);
     optim_append_zero(g, net->metrics);

@@ -91,8 +91,9 @@ typedef struct Net {
 Status net_build(const NetConfig *config, Net *out);
 void   net_destroy(Net *net);
 
-/* Comma-separated names net_build takes. */
+/* Comma-separated names net_build takes; and such a name as it stands for the whole run, NULL if it is none. */
 const char *net_names(void);
+const char *net_known_name(const char *name);
 
 /* One micro-batch's host data: what the net has values for, NULL for the rest. */
 typedef struct MicroBatch {

@@ -18,6 +18,9 @@ typedef enum Role {
     ROLE_COUNT,    /* sums that were begun: 0 .. 7 */
     ROLE_IMAGE,    /* 0 .. 255 */
     ROLE_LABEL,    /* -1 .. classes - 1 */
+    ROLE_ID,       /* -1 .. rows of the table - 1 */
+    ROLE_RNG,      /* three words of dropout's generator, and 0 */
+    ROLE_PIXEL,    /* 0 .. classes - 1, and 255 */
     ROLE_HYPER,    /* a learning rate, clipping at 1, a loss scale that grows after 3 updates */
     ROLE_CONTROL,  /* scale 2, clipping to the half, two finite updates in a row */
     ROLE_SKIP,     /* the same with the order to skip */
@@ -32,6 +35,13 @@ static Role input_role(const OpDesc *op, int slot)
     case OP_batchnorm_grad:  return slot == 4 ? ROLE_POSITIVE : ROLE_VALUE;
     case OP_normalize_u8:    return ROLE_IMAGE;
     case OP_softmax_xent:    return slot == 1 ? ROLE_LABEL : slot == 2 ? ROLE_POSITIVE : ROLE_VALUE;
+    case OP_pixel_xent: case OP_bce_dice: return slot == 1 ? ROLE_PIXEL : slot == 2 ? ROLE_POSITIVE : ROLE_VALUE;
+    case OP_embedding:       return slot % 2 ? ROLE_ID : ROLE_VALUE;
+    case OP_embedding_grad: case OP_gather_rows: case OP_gather_rows_grad:
+        return slot == 1 ? ROLE_ID : ROLE_VALUE;
+    case OP_layernorm:       return slot == 0 ? ROLE_OFFSET : slot == 4 ? ROLE_RNG : ROLE_VALUE;
+    case OP_layernorm_grad:  return slot == 4 ? ROLE_POSITIVE : slot == 5 ? ROLE_RNG : ROLE_VALUE;
+    case OP_dropout:         return slot == 1 ? ROLE_RNG : ROLE_VALUE;
     case OP_sqnorm:          return slot == 1 ? ROLE_CONTROL : ROLE_VALUE;
     case OP_window_scale:    return slot == 1 ? ROLE_CONTROL : ROLE_POSITIVE;
     case OP_step_control:    return slot == 0 ? ROLE_HYPER : ROLE_POSITIVE;
@@ -45,10 +55,28 @@ static Role input_role(const OpDesc *op, int slot)
 static Role output_role(const OpDesc *op, int slot)
 {
     switch (op->kind) {
-    case OP_softmax_xent: case OP_sqnorm: return ROLE_COUNT;
+    case OP_softmax_xent: case OP_pixel_xent: case OP_bce_dice: case OP_sqnorm: return ROLE_COUNT;
     case OP_step_control:                 return ROLE_CONTROL;
     case OP_adamw: case OP_lamb:          return slot == 2 ? ROLE_POSITIVE : ROLE_VALUE;
     default:                              return ROLE_VALUE;
+    }
+}
+
+/* A class, or, as often as each of them, 255. */
+static double draw_pixel(const OpCase *c, uint64_t stream, uint64_t at)
+{
+    const int64_t classes = c->op.kind == OP_bce_dice ? 2 : c->op.in[0].dim[3];
+    const int64_t label = rng_below(c->seed, stream, at, classes + 1);
+    return label == classes ? 255 : (double)label;
+}
+
+/* Rows of the table that the numbers in input `slot` pick from. */
+static int64_t picked_rows(const OpDesc *op, int64_t slot)
+{
+    switch (op->kind) {
+    case OP_embedding:   return op->in[slot - 1].dim[0];
+    case OP_gather_rows: return op->in[0].dim[0];
+    default:             return op->out[0].dim[0];
     }
 }
 
@@ -64,6 +92,9 @@ static double draw(const OpCase *c, Role role, uint64_t stream, int64_t i)
     case ROLE_COUNT:    return (double)rng_below(c->seed, stream, at, 8);
     case ROLE_IMAGE:    return (double)rng_below(c->seed, stream, at, 256);
     case ROLE_LABEL:    return (double)rng_below(c->seed, stream, at, c->op.in[0].dim[1] + 1) - 1;
+    case ROLE_ID:       return (double)rng_below(c->seed, stream, at, picked_rows(&c->op, (int64_t)stream) + 1) - 1;
+    case ROLE_RNG:      return i == 3 ? 0 : (double)(int32_t)rng_block(c->seed, stream, at).word[0];
+    case ROLE_PIXEL:    return draw_pixel(c, stream, at);
     case ROLE_HYPER:    return i ? hyper[i] : integer ? 0.5 : 0.1;
     case ROLE_CONTROL:  return control[i];
     case ROLE_SKIP:     return i == 2 ? 1 : control[i];

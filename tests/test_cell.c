@@ -16,7 +16,7 @@
 
 static CellConfig small_cell(void)
 {
-    CellConfig cell = { net_config_default(), 1 };
+    CellConfig cell = { net_config_default(NULL), 1 };
     cell.net.width = 0.01;
     cell.net.size = 8;
     cell.net.stem = STEM_SMALL;
@@ -34,7 +34,7 @@ static void test_names(void **state)
 {
     (void)state;
     char name[CELL_NAME_BYTES];
-    CellConfig cell = { net_config_default(), 4 };
+    CellConfig cell = { net_config_default(NULL), 4 };
     cell.net.batch = 32;
     cell.net.amp = AMP_BF16;
     assert_string_equal(cell_name(&cell, name, sizeof name), "resnet50/size:224/batch:32/amp:bf16/accum:4");

@@ -40,7 +40,7 @@ Backend *tiny_backend(const char *name)
 
 NetConfig tiny_config(int64_t batch)
 {
-    NetConfig c = net_config_default();
+    NetConfig c = net_config_default(NULL);
     c.batch = batch;
     c.size = 32;
     c.classes = 10;

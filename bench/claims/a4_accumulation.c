@@ -38,7 +38,7 @@ static void plain_body(Net *net)
     net->control = graph_value(g, "control", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
     grad_append(g, c->accumulate);
     optim_append_zero(g, net->metrics);
-    optim_append(g, &(OptimConfig){ .momentum = c->momentum, .weight_decay = c->weight_decay, .accumulate = c->accumulate },
+    optim_append(g, &(OptimConfig){ .momentum = c->optim.momentum, .weight_decay = c->optim.weight_decay, .accumulate = c->accumulate },
                  &(OptimInputs){ net->hyper, net->norm2, net->control });
     copies_append(g);
 }
@@ -111,7 +111,7 @@ static Status gradient_of(Backend *be, const NetConfig *whole, bool plain, int64
     TRY_GOTO(status, step_begin(&session, whole->batch), out);
     size_t image = (size_t)(config.size * config.size * config.channels);
     for (int64_t i = 0; i < k; i++) {
-        MicroBatch micro = { data->pixels + (size_t)(i * config.batch) * image, data->labels + i * config.batch };
+        MicroBatch micro = { .pixels = data->pixels + (size_t)(i * config.batch) * image, .labels = data->labels + i * config.batch };
         TRY_GOTO(status, step_micro(&session, &micro), out);
     }
     TRY_GOTO(status, backend_sync(be), out);
@@ -233,7 +233,7 @@ static Status measure_pairs(Gather *g, AccumulationStudy *s)
 static Status compare_gradients(Backend *be, const ClaimContext *context, AccumulationStudy *s)
 {
     const uint64_t seed = context->measure->seed;
-    NetConfig plain = net_config_default(), norm = net_config_default();
+    NetConfig plain = net_config_default(NULL), norm = net_config_default(NULL);
     plain.batch = norm.batch = EFFECTIVE;
     plain.size = PLAIN_SIZE;
     norm.size = 64;

@@ -34,6 +34,9 @@ Status cpu_dnnl_status(dnnl_status_t s, const char *what);
 /* STATUS_UNSUPPORTED for a query: "the CPU backend does not <what> for <type>". */
 Status cpu_unsupported(const char *what, Dtype dtype);
 
+/* For the query of ops on matrices: wishes LAYOUT_PLAIN for every slot; STATUS_UNSUPPORTED if one of them is f16. */
+Status cpu_query_plain(const OpDesc *op, OpNeeds *needs);
+
 /* ---- layouts (layout.c) */
 
 /* True if this activation is stored as nChw16c. */

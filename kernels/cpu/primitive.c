@@ -19,6 +19,21 @@ Status cpu_unsupported(const char *what, Dtype dtype)
     return status_error(STATUS_UNSUPPORTED, "the CPU backend does not %s for %s", what, dtype_name(dtype));
 }
 
+Status cpu_query_plain(const OpDesc *op, OpNeeds *needs)
+{
+    for (int i = 0; i < op->n_in; i++) {
+        if (op->in[i].dtype == DTYPE_F16)
+            return cpu_unsupported(op_names[op->kind], DTYPE_F16);
+        needs->in_layout[i] = LAYOUT_PLAIN;
+    }
+    for (int i = 0; i < op->n_out; i++) {
+        if (op->out[i].dtype == DTYPE_F16)
+            return cpu_unsupported(op_names[op->kind], DTYPE_F16);
+        needs->out_layout[i] = LAYOUT_PLAIN;
+    }
+    return status_ok();
+}
+
 dnnl_data_type_t cpu_dnnl_type(Dtype t)
 {
     static const dnnl_data_type_t types[DTYPE_COUNT] = {

@@ -52,7 +52,7 @@ ALWAYS_INLINE VecH vec_to_bf16(VecF f)
 #endif
 }
 
-/* Sixteen elements of type t, f32 or bf16, from element i on. */
+/* Elements of type t, f32 or bf16: sixteen from element i on. */
 ALWAYS_INLINE VecF vec_load(Dtype t, const void *base, int64_t i)
 {
     if (t == DTYPE_F32)
@@ -72,14 +72,31 @@ ALWAYS_INLINE void vec_store(Dtype t, void *base, int64_t i, VecF v)
     }
 }
 
-/* The same for the first `lanes` of a block; the missing ones load as 0. */
+/* One element. */
+ALWAYS_INLINE float element_load(Dtype t, const void *base, int64_t i)
+{
+    return t == DTYPE_F32 ? ((const float *)base)[i] : bf16_to_f32(((const uint16_t *)base)[i]);
+}
+
+ALWAYS_INLINE void element_store(Dtype t, void *base, int64_t i, float f)
+{
+    if (t == DTYPE_F32)
+        ((float *)base)[i] = f;
+    else
+        ((uint16_t *)base)[i] = bf16_from_f32(f);
+}
+
+/* Lanes of the next block where n elements are left. */
+ALWAYS_INLINE int vec_lanes(int64_t n) { return n < LANES ? (int)n : LANES; }
+
+/* The first `lanes` of a block; the missing ones load as 0. */
 ALWAYS_INLINE VecF vec_load_some(Dtype t, const void *base, int64_t i, int lanes)
 {
     if (lanes == LANES)
         return vec_load(t, base, i);
     float f[LANES] = { 0 };
     for (int l = 0; l < lanes; l++)
-        f[l] = t == DTYPE_F32 ? ((const float *)base)[i + l] : bf16_to_f32(((const uint16_t *)base)[i + l]);
+        f[l] = element_load(t, base, i + l);
     return vec_load_f32(f);
 }
 
@@ -89,12 +106,8 @@ ALWAYS_INLINE void vec_store_some(Dtype t, void *base, int64_t i, VecF v, int la
         vec_store(t, base, i, v);
         return;
     }
-    for (int l = 0; l < lanes; l++) {
-        if (t == DTYPE_F32)
-            ((float *)base)[i + l] = v[l];
-        else
-            ((uint16_t *)base)[i + l] = bf16_from_f32(v[l]);
-    }
+    for (int l = 0; l < lanes; l++)
+        element_store(t, base, i + l, v[l]);
 }
 
 /* Bit l is set where v[l] > 0. */

@@ -85,6 +85,28 @@ static Status check_labels(const OpDesc *op, const int32_t *labels)
     return status_ok();
 }
 
+/* Numbers of rows of a table. */
+static Status check_ids(const OpDesc *op, const int32_t *ids, int64_t count, int64_t rows)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < -1 || ids[i] >= rows)
+            return status_error(STATUS_NUMERIC, "%s: number %d at position %lld is outside 0..%lld (-1 = none)", op_names[op->kind],
+                                (int)ids[i], (long long)i, (long long)(rows - 1));
+    return status_ok();
+}
+
+static Status check_all_ids(const OpDesc *op, void *const *buf)
+{
+    if (op->kind == OP_embedding)
+        for (int k = 0; k < op->n_in; k += 2)
+            TRY(check_ids(op, buf[k + 1], op->in[k + 1].dim[0], op->in[k].dim[0]));
+    if (op->kind == OP_gather_rows)
+        TRY(check_ids(op, buf[1], op->in[1].dim[0], op->in[0].dim[0]));
+    if (op->kind == OP_embedding_grad || op->kind == OP_gather_rows_grad)
+        TRY(check_ids(op, buf[1], op->in[1].dim[0], op->out[0].dim[0]));
+    return status_ok();
+}
+
 static Status check_table(const OpDesc *op, const int32_t *table)
 {
     const int64_t count = tensor_count(&op->in[0]);
@@ -92,6 +114,19 @@ static Status check_table(const OpDesc *op, const int32_t *table)
         if (table[i] < 0 || table[i] > table[i + 1] || table[i + 1] > count)
             return status_error(STATUS_NUMERIC, "%s: tensor %lld of the table is %d..%d of %lld elements", op_names[op->kind],
                                 (long long)i, (int)table[i], (int)table[i + 1], (long long)count);
+    return status_ok();
+}
+
+/* u8 labels of pixels, 255 = ignore. */
+static Status check_pixel_labels(const OpDesc *op, const uint8_t *labels)
+{
+    const int64_t h = op->in[1].dim[1], w = op->in[1].dim[2];
+    const int classes = op->kind == OP_bce_dice ? 2 : (int)op->in[0].dim[3];
+    for (int64_t i = 0; i < tensor_count(&op->in[1]); i++)
+        if (labels[i] >= classes && labels[i] != 255)
+            return status_error(STATUS_NUMERIC, "%s: label %d of image %lld at row %lld, column %lld is outside 0..%d (255 = ignore)",
+                                op_names[op->kind], labels[i], (long long)(i / (h * w)), (long long)(i / w % h), (long long)(i % w),
+                                classes - 1);
     return status_ok();
 }
 
@@ -121,6 +156,11 @@ static Status ref_run(Backend *be, const OpDesc *op, void *state, void *const *b
         TRY(check_labels(op, buf[1]));
     if (op->kind == OP_lamb || op->kind == OP_lars)
         TRY(check_table(op, buf[3]));
+    if (op->kind == OP_pixel_xent || op->kind == OP_bce_dice)
+        TRY(check_pixel_labels(op, buf[1]));
+    TRY(check_all_ids(op, buf));
+    if (op->kind == OP_attention || op->kind == OP_attention_grad)
+        TRY(ref_check_spans(op, buf[op->kind == OP_attention ? 1 : 4]));
     double *all = NULL, *in[OP_MAX_IN] = { NULL }, *out[OP_MAX_OUT] = { NULL };
     TRY(carve(op, &all, in, out));
     for (int i = 0; i < op->n_in; i++)

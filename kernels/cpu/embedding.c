@@ -1,0 +1,186 @@
+/* embedding.c - rows picked by number: embeddings (a sum over up to three tables), gathered rows, and their gradients.
+ *
+ * A gradient adds rows of dy where they were picked from. Lists say for each row of the result which rows of dy belong to it,
+ * in order; then every row of the result is independent and is written once, zeros included, whatever the threads. */
+#include "cpu.h"
+#include "vec.h"
+
+/* -1 picks nothing; others have to be rows of the table. `what` is "id" or "row". */
+static Status check_ids(const OpDesc *op, const char *what, const int32_t *ids, int64_t count, int64_t rows)
+{
+    for (int64_t t = 0; t < count; t++)
+        if (ids[t] < -1 || ids[t] >= rows)
+            return status_error(STATUS_NUMERIC, "%s: %s %d at position %lld is outside 0..%lld of a table of %lld rows (-1 = none)",
+                                op_names[op->kind], what, (int)ids[t], (long long)t, (long long)rows - 1, (long long)rows);
+    return status_ok();
+}
+
+/* ---- forward */
+
+/* One row of y as the sum of n rows of tables. */
+ALWAYS_INLINE void embed_row(Dtype t, const float *const *row, int n, int64_t width, void *y, int64_t start)
+{
+    for (int64_t j = 0; j < width; j += LANES) {
+        const int lanes = vec_lanes(width - j);
+        VecF v = { 0 };
+        for (int k = 0; k < n; k++)
+            v += vec_load_some(DTYPE_F32, row[k], j, lanes);
+        vec_store_some(t, y, start + j, v, lanes);
+    }
+}
+
+static Status embedding_query(Backend *be, const OpDesc *op, OpNeeds *needs)
+{
+    (void)be;
+    return cpu_query_plain(op, needs);
+}
+
+static Status embedding_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)
+{
+    (void)state, (void)scratch;
+    const int64_t count = op->out[0].dim[0], width = op->out[0].dim[1];
+    const int     tables = op->n_in / 2;
+    void         *y = buf[op->n_in];
+    for (int k = 0; k < tables; k++)
+        TRY(check_ids(op, "id", buf[2 * k + 1], count, op->in[2 * k].dim[0]));
+#pragma omp parallel for num_threads(cpu_of(base)->threads) schedule(static)
+    for (int64_t t = 0; t < count; t++) {
+        const float *row[OP_MAX_IN / 2];
+        int n = 0;
+        for (int k = 0; k < tables; k++) {
+            const int32_t id = ((const int32_t *)buf[2 * k + 1])[t];
+            if (id >= 0)
+                row[n++] = (const float *)buf[2 * k] + id * width;
+        }
+        if (op->out[0].dtype == DTYPE_F32)
+            embed_row(DTYPE_F32, row, n, width, y, t * width);
+        else
+            embed_row(DTYPE_BF16, row, n, width, y, t * width);
+    }
+    return status_ok();
+}
+
+static Status gather_rows_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)
+{
+    (void)state, (void)scratch;
+    const int64_t  count = op->out[0].dim[0];
+    const size_t   bytes = tensor_bytes(&op->out[0]) / (size_t)count;
+    const int32_t *ids = buf[1];
+    TRY(check_ids(op, "row", ids, count, op->in[0].dim[0]));
+#pragma omp parallel for num_threads(cpu_of(base)->threads) schedule(static)
+    for (int64_t p = 0; p < count; p++) {
+        char *y = (char *)buf[2] + (size_t)p * bytes;
+        if (ids[p] < 0)
+            memset(y, 0, bytes);
+        else
+            memcpy(y, (const char *)buf[0] + (size_t)ids[p] * bytes, bytes);
+    }
+    return status_ok();
+}
+
+/* ---- gradients */
+
+enum { COLUMNS = 256, COLUMN_BLOCKS = COLUMNS / LANES }; /* of a row, summed at once: sixteen vectors stay in registers */
+
+/* For each row r of the result: first[r], next[first[r]], ... are the rows of dy to add, ascending; -1 ends. */
+typedef struct Lists { int32_t *first, *next; } Lists;
+
+static Lists build_lists(const int32_t *ids, int64_t count, int64_t rows, void *scratch)
+{
+    Lists l = { scratch, (int32_t *)scratch + rows };
+    for (int64_t r = 0; r < rows; r++)
+        l.first[r] = -1;
+    for (int64_t t = count - 1; t >= 0; t--)
+        if (ids[t] >= 0) {
+            l.next[t] = l.first[ids[t]];
+            l.first[ids[t]] = (int32_t)t;
+        }
+    return l;
+}
+
+/* COLUMNS columns of one row of out, from element i = row start + column on. */
+ALWAYS_INLINE void add_whole(Dtype t, Dtype t_out, bool accumulate, const Lists *l, int32_t at, const void *dy, int64_t width, int64_t column,
+                             void *out, int64_t i)
+{
+    VecF sum[COLUMN_BLOCKS];
+    for (int b = 0; b < COLUMN_BLOCKS; b++)
+        sum[b] = accumulate ? vec_load(t_out, out, i + LANES * b) : vec_set(0);
+    for (; at >= 0; at = l->next[at])
+        for (int b = 0; b < COLUMN_BLOCKS; b++)
+            sum[b] += vec_load(t, dy, at * width + column + LANES * b);
+    for (int b = 0; b < COLUMN_BLOCKS; b++)
+        vec_store(t_out, out, i + LANES * b, sum[b]);
+}
+
+/* The same for n < COLUMNS columns. */
+ALWAYS_INLINE void add_rest(Dtype t, Dtype t_out, bool accumulate, const Lists *l, int32_t first, const void *dy, int64_t width, int64_t column,
+                            void *out, int64_t i, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += LANES) {
+        const int lanes = vec_lanes(n - j);
+        VecF sum = accumulate ? vec_load_some(t_out, out, i + j, lanes) : vec_set(0);
+        for (int32_t at = first; at >= 0; at = l->next[at])
+            sum += vec_load_some(t, dy, at * width + column + j, lanes);
+        vec_store_some(t_out, out, i + j, sum, lanes);
+    }
+}
+
+/* out[r] = or += the sum of dy over r's list. */
+ALWAYS_INLINE void add_rows(Dtype t, Dtype t_out, bool accumulate, const Lists *l, const void *dy, const Tensor *to, void *out, int threads)
+{
+    const int64_t rows = to->dim[0], width = to->dim[1], size = dtype_bits(t_out) / 8;
+#pragma omp parallel for collapse(2) num_threads(threads) schedule(static)
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t column = 0; column < width; column += COLUMNS) {
+            const int64_t n = width - column < COLUMNS ? width - column : COLUMNS, i = r * width + column;
+            if (l->first[r] < 0 && !accumulate)
+                memset((char *)out + i * size, 0, (size_t)(n * size));
+            else if (l->first[r] >= 0 && n == COLUMNS)
+                add_whole(t, t_out, accumulate, l, l->first[r], dy, width, column, out, i);
+            else if (l->first[r] >= 0)
+                add_rest(t, t_out, accumulate, l, l->first[r], dy, width, column, out, i, n);
+        }
+}
+
+static Status lists_query(Backend *be, const OpDesc *op, OpNeeds *needs)
+{
+    (void)be;
+    needs->scratch = (size_t)(op->out[0].dim[0] + op->in[1].dim[0]) * sizeof(int32_t);
+    return cpu_query_plain(op, needs);
+}
+
+static Status embedding_grad_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)
+{
+    (void)state;
+    const int     threads = cpu_of(base)->threads;
+    const Tensor *to = &op->out[0];
+    const bool    f32 = op->in[0].dtype == DTYPE_F32;
+    TRY(check_ids(op, "id", buf[1], op->in[1].dim[0], to->dim[0]));
+    const Lists l = build_lists(buf[1], op->in[1].dim[0], to->dim[0], scratch);
+    if (op->attr.accumulate)
+        f32 ? add_rows(DTYPE_F32, DTYPE_F32, true, &l, buf[0], to, buf[2], threads)
+            : add_rows(DTYPE_BF16, DTYPE_F32, true, &l, buf[0], to, buf[2], threads);
+    else
+        f32 ? add_rows(DTYPE_F32, DTYPE_F32, false, &l, buf[0], to, buf[2], threads)
+            : add_rows(DTYPE_BF16, DTYPE_F32, false, &l, buf[0], to, buf[2], threads);
+    return status_ok();
+}
+
+static Status gather_rows_grad_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)
+{
+    (void)state;
+    const int     threads = cpu_of(base)->threads;
+    const Tensor *to = &op->out[0];
+    TRY(check_ids(op, "row", buf[1], op->in[1].dim[0], to->dim[0]));
+    const Lists l = build_lists(buf[1], op->in[1].dim[0], to->dim[0], scratch);
+    if (to->dtype == DTYPE_F32)
+        add_rows(DTYPE_F32, DTYPE_F32, false, &l, buf[0], to, buf[2], threads);
+    else
+        add_rows(DTYPE_BF16, DTYPE_BF16, false, &l, buf[0], to, buf[2], threads);
+    return status_ok();
+}
+
+const Kernel cpu_embedding = { .query = embedding_query, .run = embedding_run };
+const Kernel cpu_embedding_grad = { .query = lists_query, .run = embedding_grad_run };
+const Kernel cpu_gather_rows = { .query = embedding_query, .run = gather_rows_run };
+const Kernel cpu_gather_rows_grad = { .query = lists_query, .run = gather_rows_grad_run };

@@ -1,12 +1,15 @@
 """bert.py - BERT-base with its masked language model in PyTorch, for torch_server.py: Devlin et al. 2019, and the published
 weights' shapes. All sequences are full, so there is no mask; dropout 0.1 is on, as in training."""
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 VOCABULARY, POSITIONS, TYPES, LAYERS, WIDTH, HEADS = 30522, 512, 2, 12, 768, 12
 DROPOUT, EPS = 0.1, 1e-12
-MASKED_SHARE = 20 / 128  # of the tokens, with --head masked: about the paper's 15 %
+TARGET_SHARE = 0.15  # of the tokens: those that are to be predicted
+NO_LABEL = -100  # of the others, with --head all: as F.cross_entropy has it
 
 
 class Layer(nn.Module):
@@ -41,7 +44,7 @@ class Bert(nn.Module):
         return F.dropout(self.norm(x), DROPOUT)
 
     def loss(self, x, rows, labels):
-        """Of predictions at these rows, None for everywhere, by the decoder that is tied to the tokens."""
+        """Of predictions at these rows, None for everywhere, by a decoder that is tied to the tokens."""
         x = x.reshape(-1, WIDTH)
         x = self.dense_norm(F.gelu(self.dense(x if rows is None else x[rows])))
         return F.cross_entropy(F.linear(x, self.tokens.weight, self.bias).float(), labels)
@@ -56,15 +59,15 @@ class Workload:
         plain = [p for p in self.net.parameters() if p.dim() == 1]
         groups = [{"params": decay, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(0.9, 0.999), eps=1e-8, fused=True)
-        shape = args.batch, args.size
-        ids, types = torch.randint(0, VOCABULARY, shape), (torch.arange(args.size) >= args.size // 2).long().expand(shape)
-        rows = None
-        if args.head == "masked":
-            count = max(1, round(MASKED_SHARE * args.size))
-            rows = torch.cat([b * args.size + torch.randperm(args.size)[:count].sort().values for b in range(args.batch)])
-        labels = torch.randint(0, VOCABULARY, (args.batch * args.size if rows is None else len(rows),))
-        self.inputs = ids, types.contiguous(), rows, labels
-
+        # As batchmark's generated batches: random tokens, the same number of targets in each sequence.
+        shape, each = (args.batch, args.size), max(1, math.ceil(TARGET_SHARE * args.size))
+        ids, types = torch.randint(0, VOCABULARY, shape), torch.zeros(shape, dtype=torch.long)
+        rows = torch.arange(args.batch * each) // each * args.size + torch.arange(args.batch * each) % each * args.size // each
+        labels = torch.randint(0, VOCABULARY, (len(rows),))
+        if args.head == "all":
+            labels = torch.full((args.batch * args.size,), NO_LABEL).index_copy(0, rows, labels)
+            rows = None
+        self.inputs = ids, types, rows, labels
         if args.compile:
             # In parts: a layer is compiled once for all twelve. The whole at once takes minutes and is no faster.
             for layer in self.net.layers:

@@ -101,7 +101,7 @@ Status text_loader_defaults(const TextSet *set, TextLoaderConfig *config);
 Status text_loader_create(const TextSet *set, const TextLoaderConfig *config, TextLoader **out);
 
 /* The next batch in order; *out is NULL after the last one of a non-repeating loader. The batch stays valid until the
- * hold-th text_loader_next after this one; the caller may write to its arrays. */
+ * hold-th text_loader_next after this one. */
 Status text_loader_next(TextLoader *loader, const TextBatch **out);
 
 /* Batches in an epoch. With "budget" and shuffling this is the first epoch's: another order may fill one more or less. */

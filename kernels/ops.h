@@ -79,7 +79,7 @@
  *                    scale (1)
  *                    one loss an image: mean over its pixels of binary cross-entropy + 1 - (2 sum p t + 1) / (sum p + sum t + 1)
  *                    with p = sigmoid(logit); mask 255 = pixel ignored, 0 and 1 count, else STATUS_NUMERIC; an image of 255 only
- *                    does not count. hits: sum over images of the share of right pixels (p >= 1/2); counted = images. Dice of
+ *                    does not count. hits: sum over images of the share of right pixels (logit >= 0); counted = images. Dice of
  *                    an image 2 |P n T| / (|P| + |T|), 1 where both are empty. Sums in double (cases.md D10).
  *
  * Weights and the update. hyper (8) = {learning rate, largest gradient norm (0 = no clipping), growth interval (0 = no loss

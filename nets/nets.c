@@ -199,7 +199,7 @@ static Value append_forward(Net *net, const NetKind *kind, Value scale, Value me
     case LOSS_DICE:    layer_bce_dice(g, "loss", logits, net->mask, scale, metrics); break;
     }
     if (net->config.amp != AMP_OFF)
-        amp_apply(g, first);
+        amp_apply(g, first, net->config.amp == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16);
     return logits;
 }
 

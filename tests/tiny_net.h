@@ -5,6 +5,7 @@
 #define BATCHMARK_TESTS_TINY_NET_H
 
 #include "../nets/nets.h"
+#include "../nets/optim.h"
 
 /* Fails the test with the status' own text. */
 void expect_ok(Status s);
@@ -22,6 +23,12 @@ NetConfig tiny_config(int64_t batch);
 /* A net of the same interface without batch norm, 16 pixels: convolutions with bias and ReLU, max pool, an addition, a
  * linear layer. */
 void plain_net_build(int64_t batch, bool accumulate, Net *out);
+
+/* The same with another optimiser, precision (with a loss scale if the optimiser has one), or batch norm after each
+ * convolution. */
+typedef struct PlainConfig { int64_t batch; Dtype type; bool batch_norm; OptimConfig optim; } PlainConfig;
+PlainConfig plain_config(int64_t batch, bool accumulate); /* SGD with momentum 0.9; the others' numbers are set too */
+void plain_net_build_as(const PlainConfig *config, Net *out);
 
 /* Random images and labels; the caller frees with tiny_data_free. */
 typedef struct TinyData { uint8_t *pixels; int32_t *labels; } TinyData;

@@ -23,8 +23,8 @@ int golden_curve_count(const Golden *golden);
 
 /* How far a result may be from PyTorch's, relative. */
 typedef struct GoldenLimits {
-    double first_loss, logits, gradients; /* of the first step: it has no history */
-    double first_norm, later_loss;        /* of a curve: the rounding errors of a step are multiplied by the next */
+    double first_loss, first_norm; /* of the first step: it has no history */
+    double later_loss;             /* of the others: the rounding errors of a step are multiplied by the next */
 } GoldenLimits;
 
 /* For f32, from what the file says of PyTorch's own f32 against float64: ten times its distance in the first step; five times
@@ -41,7 +41,8 @@ typedef struct GoldenBatches {
     int64_t samples;
 } GoldenBatches;
 
-/* One micro-batch of everything, forward and backward in f32: loss, logits and every parameter's gradient. */
+/* The first step in f32 as one micro-batch, with each optimiser: loss, logits, every parameter's gradient, and what the update
+ * makes of every parameter. */
 void golden_check_first(const Golden *golden, const NetConfig *config, const GoldenBatches *batches);
 
 /* Ten steps with the recipe of this number (optimiser, micro-batches, clipping), and an evaluation. */

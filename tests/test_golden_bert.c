@@ -14,8 +14,9 @@ enum { SAMPLES = 4, SEQ = 12, SLOTS = 2 /* targets of a sequence at most: 15 % o
 enum { CLS = 1, MASK = 3, FIRST_WORD = 4, WORDS = 60, CLASSES = 3 };
 static const int LENGTHS[SAMPLES] = { 12, 7, 9, 4 }, TARGETS[SAMPLES] = { 2, 0, 1, 2 };
 
-/* bf16 keeps 8 bits, an error of 2^-9 an operation. */
-static const GoldenLimits BF16 = { .first_loss = 1e-2, .first_norm = 3e-2, .later_loss = 5e-2 };
+/* bf16 keeps 8 bits, an error of 2^-9 an operation: measured were 8e-4 in the first loss, 2e-3 in the first gradient norm and
+ * in the later losses. */
+static const GoldenLimits BF16 = { .first_loss = 4e-3, .first_norm = 1e-2, .later_loss = 1e-2 };
 
 /* All sequences of a step, and one micro-batch with rows counted from its own first. */
 typedef struct Text {

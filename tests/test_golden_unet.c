@@ -11,8 +11,9 @@
 
 enum { SQUARES = 8, IGNORED = 255, STEP_WITH_AN_EMPTY_IMAGE = 3, EMPTY_IMAGE = 2 };
 
-/* bf16 keeps 8 bits, an error of 2^-9 an operation. */
-static const GoldenLimits BF16 = { .first_loss = 1e-2, .first_norm = 3e-2, .later_loss = 1e-1 };
+/* bf16 keeps 8 bits, an error of 2^-9 an operation: measured were 6e-4 in the first loss, 9e-3 in the first gradient norm, 4e-2
+ * in the later losses, which fall to a tenth of the first. */
+static const GoldenLimits BF16 = { .first_loss = 3e-3, .first_norm = 3e-2, .later_loss = 1e-1 };
 
 /* All samples of a step. */
 typedef struct Images {

@@ -116,7 +116,7 @@ Status text_choose_classes(TextSet *set)
     int32_t class_of[WORDNET_FILES];
     choose_files(set, class_of);
     if (set->classes < 2)
-        return status_error(STATUS_INPUT, "%s: all glosses are of one lexicographer file", set->name);
+        return status_error(STATUS_INPUT, "%s: all glosses of data.noun are of one lexicographer file", set->name);
     SampleList list[SPLIT_COUNT] = { { NULL, 0, 0 }, { NULL, 0, 0 } };
     Status status = status_ok();
     for (int64_t d = 0, at = 0; d < corpus->documents && status.code == STATUS_OK; at = corpus->end[d++]) {

@@ -45,8 +45,9 @@
  *   layernorm        x (M,K), gamma (K), beta (K)                    y (M,K), mean (M), invstd (M) residual, dropout, stream, eps
  *                    [, residual (M,K) if attr.residual]             [, sum (M,K) (= x) if attr.residual]
  *                    [, rng i32 (4) if attr.dropout > 0]
- *                    sum = dropout(x) + residual, rounded to its type; y = gamma (sum - mean) invstd + beta over each row of
- *                    sum (without a residual: of x), biased variance. dropout only with a residual. Ba et al. 2016.
+ *                    sum = dropout(x) + residual, product and sum each rounded to f32 and then to its type;
+ *                    y = gamma (sum - mean) invstd + beta over each row of sum (without a residual: of x), biased variance.
+ *                    dropout only with a residual. Ba et al. 2016.
  *   layernorm_grad   sum (M,K) (or x), dy (M,K), gamma, mean, invstd dx (M,K) (= dy), dgamma, dbeta residual, dropout, stream,
  *                    [, rng i32 (4) if attr.dropout > 0]             [, dresidual (M,K) if attr.dropout > 0]   accumulate
  *                    d = gradient at sum; dx = dropout mask of d, dresidual = d; without dropout dx = d serves for both
@@ -60,7 +61,7 @@
  *                    [, rng i32 (4) if attr.dropout > 0]
  *                    A row of qkv is q, k, v of W features each, head h has features h D .. h D + D - 1, D = W / heads.
  *                    spans[b] = {first row, rows}: sequence b; rows 0 = no sequence. Within a span and a head
- *                    y = dropout(softmax(q k^T / sqrt(D))) v; lse = log sum exp of the scaled scores. Rows in no span get 0 in both.
+ *                    y = dropout(softmax(q k^T / sqrt(D))) v; lse = log sum exp of the scaled scores. Rows in no span: 0 in both.
  *                    A span outside 0..T, longer than attr.seq or over another is STATUS_NUMERIC. Dropout's row is
  *                    (b heads + h) seq + i, its column j. Vaswani et al. 2017; recomputed as in Dao et al. 2022.
  *   attention_grad   qkv, y, dy, lse, spans [, rng]                  dqkv (T,3W); 0 for rows in no span

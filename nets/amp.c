@@ -5,15 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Value cast_to_f32(Graph *g, Value x)
-{
-    if (graph_tensor(g, x)->dtype == DTYPE_F32)
-        return x;
-    OpDesc op = { .kind = OP_cast };
-    op.out[0].dtype = DTYPE_F32;
-    return graph_emit(g, op, 1, &x);
-}
-
 /* Appends the node again with the types that its inputs have now; its activations keep their ids. */
 static void append_retyped(Graph *g, const GraphNode *node, Dtype type)
 {
@@ -24,8 +15,6 @@ static void append_retyped(Graph *g, const GraphNode *node, Dtype type)
 
     for (int i = 0; i < op.n_in; i++)
         in[i] = (Value){ node->in[i] };
-    if (op.kind == OP_softmax_xent && type == DTYPE_BF16)
-        in[0] = cast_to_f32(g, in[0]);
     if (op.kind == OP_normalize_u8 || op.kind == OP_embedding)
         op.out[0].dtype = type;
 

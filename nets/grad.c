@@ -95,8 +95,8 @@ static void grad_conv2d_dgrad(Grad *gr, const GraphNode *n, Value dy)
 {
     Value  x = input(n, 0), w = input(n, 1);
     OpDesc wgrad = derived(n, OP_conv2d_wgrad);
-    wgrad.attr.accumulate = gr->accumulate;
-    graph_append_to(gr->g, wgrad, 2, (Value[]){ dy, x }, 1, (Value[]){ into(gr, w) });
+    wgrad.attr.accumulate = adds(gr, 1, &w);
+    graph_append_to(gr->g, wgrad, 2, (Value[]){ dy, x }, 1, (Value[]){ grad_of_param(gr->g, w) });
     if (gr->needed[x.id])
         flow(gr, x, graph_emit(gr->g, derived(n, OP_conv2d), 2, (Value[]){ dy, w }));
 }

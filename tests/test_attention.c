@@ -254,7 +254,7 @@ static void test_threads_do_not_show(void **state)
             Backend *be = open_cpu(1);
             need(op_case_run(c[k], be, NULL, &one));
             backend_close(be);
-            for (int threads = 2; threads <= 5; threads += 3) {
+            for (int threads = 2; threads <= 3; threads++) {
                 be = open_cpu(threads);
                 need(op_case_run(c[k], be, NULL, &more));
                 assert_true(same_outputs(&c[k]->op, &one, &more));
@@ -367,7 +367,8 @@ static void test_equal_scores_are_exact(void **state)
 static void test_bad_spans(void **state)
 {
     (void)state;
-    static const int32_t bad[][2] = { { -1, 3 }, { 0, -1 }, { 0, 33 }, { 35, 6 }, { 41, 0 }, { 6, 2 }, { INT32_MAX, 1 }, { 1, INT32_MAX }, { INT32_MIN, INT32_MIN } };
+    static const int32_t bad[][2] = { { -1, 3 }, { 0, -1 }, { 0, 33 }, { 35, 6 }, { 41, 0 }, { 6, 2 }, { INT32_MAX, 1 },
+                                      { 1, INT32_MAX }, { INT32_MIN, INT32_MIN } };
     Backend *ref = open_ref(), *be = open_cpu(2);
     Shape s = shapes[1];
     OpCase *c[2] = { make_forward(&s, DTYPE_F32), make_gradient(&s, DTYPE_F32, ref) };

@@ -84,7 +84,9 @@ void plain_net_build_as(const PlainConfig *c, Net *out)
     const Tensor one = tensor_1d(DTYPE_F32, 1), eight = tensor_1d(DTYPE_F32, 8);
     Graph *g;
     expect_ok(graph_create(&g));
-    *out = (Net){ .config = tiny_config(c->batch), .graph = g, .eval_metrics = NO_VALUE };
+    const NetConfig config = tiny_config(c->batch);
+    *out = net_blank(&config);
+    out->graph = g;
     out->config.size = 16;
     out->config.accumulate = c->optim.accumulate;
     out->image = graph_value(g, "image", tensor_4d(DTYPE_U8, c->batch, 16, 16, 3), MEM_INPUT);
@@ -145,7 +147,7 @@ void tiny_data_free(TinyData *d)
 MicroBatch tiny_batch(const TinyData *d, const NetConfig *c, int64_t first)
 {
     assert_true(first + c->batch <= DATA_SAMPLES);
-    return (MicroBatch){ d->pixels + image_bytes(c) * (size_t)first, d->labels + first };
+    return (MicroBatch){ .pixels = d->pixels + image_bytes(c) * (size_t)first, .labels = d->labels + first, .counted = c->batch };
 }
 
 /* Moves parameters off a start of 0 or 1, where gradients would be 0 or terms could be left out unseen. */

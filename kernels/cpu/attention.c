@@ -68,7 +68,7 @@ static AttentionHead head_make(const OpDesc *op, void *const *buf, const Dropout
 {
     const int32_t *span = (const int32_t *)buf[spans_slot(op)] + 2 * b;
     const int64_t  size = head_size(op), width = size * op->attr.heads;
-    const int64_t  qkv = span[0] * 3 * width + head * size, y = span[0] * width + head * size, lse = span[0] * op->attr.heads + head;
+    const int64_t  y = span[0] * width + head * size, qkv = y + 2 * span[0] * width, lse = span[0] * op->attr.heads + head;
     void *const   *out = buf + op->n_in;
     AttentionHead  h = { .type = op->in[0].dtype, .rows = span[1], .size = size, .qkv_row = 3 * width, .y_row = width,
                          .lse_row = op->attr.heads, .scale = (float)(1 / sqrt((double)size)), .q = at(op, buf[0], qkv),

@@ -29,13 +29,13 @@ typedef struct Work {
     float    *s, *dp;                       /* (BLOCK, s_pitch) */
     float    *out;                          /* (BLOCK, out_pitch) */
     float    *dk, *dv;                      /* (16 size16, s_pitch), turned */
-    char     *end;
+    uintptr_t end;
 } Work;
 
-static uint16_t *take_tiles(char **at, int64_t tiles) { return scratch_take(at, tiles * TILE * (int64_t)sizeof(uint16_t)); }
-static float    *take_floats(char **at, int64_t rows, int64_t pitch) { return scratch_take(at, rows * pitch * (int64_t)sizeof(float)); }
+static uint16_t *take_tiles(uintptr_t *at, int64_t tiles) { return scratch_take(at, tiles * TILE * 2); }
+static float    *take_floats(uintptr_t *at, int64_t rows, int64_t pitch) { return scratch_take(at, rows * pitch * 4); }
 
-static Work work_place(int64_t rows, int64_t size, bool gradient, char *at)
+static Work work_place(int64_t rows, int64_t size, bool gradient, uintptr_t at)
 {
     Work w = { .rows32 = (rows + 31) / 32, .size32 = (size + 31) / 32, .size16 = (size + 15) / 16 };
     w.rows16 = 2 * w.rows32;
@@ -66,7 +66,7 @@ static Work work_place(int64_t rows, int64_t size, bool gradient, char *at)
 
 size_t attention_amx_scratch(int64_t rows, int64_t size, bool gradient)
 {
-    return (size_t)(work_place(rows, size, gradient, NULL).end - (char *)NULL);
+    return (size_t)work_place(rows, size, gradient, 0).end;
 }
 
 #if HAVE_AMX
@@ -208,7 +208,8 @@ static void multiply_features(const Work *w, const uint16_t *rows, const uint16_
 /* A block's y or dq. */
 static void multiply_rows(const Work *w, const uint16_t *pairs)
 {
-    multiply_all(&(Product){ w->e, pairs, w->out, 2, w->size16, w->rows32, w->rows32 * TILE, w->rows32 * TILE, w->out_pitch, false });
+    const int64_t step = w->rows32 * TILE;
+    multiply_all(&(Product){ w->e, pairs, w->out, 2, w->size16, w->rows32, step, step, w->out_pitch, false });
 }
 
 /* dk^T or dv^T of a group of `blocks` blocks. */
@@ -224,7 +225,7 @@ static uint16_t *tile_row(const Work *w, int64_t i) { return w->e + i / AMX_BLOC
 
 void attention_amx_forward(const AttentionHead *h, void *scratch)
 {
-    const Work w = work_place(h->rows, h->size, false, scratch);
+    const Work w = work_place(h->rows, h->size, false, (uintptr_t)scratch);
     pack_rows(h->k, h->qkv_row, h->rows, h->size, w.rows16, true, w.k_turned);
     pack_pairs(h->v, h->qkv_row, h->rows, h->size, w.rows32, false, w.v_pairs, w.rows32 * TILE);
     for (int64_t first = 0; first < h->rows; first += BLOCK) {
@@ -317,7 +318,7 @@ static void store_turned(const AttentionHead *h, const Work *w, const float *fro
 
 void attention_amx_backward(const AttentionHead *h, void *scratch)
 {
-    const Work  w = work_place(h->rows, h->size, true, scratch);
+    const Work  w = work_place(h->rows, h->size, true, (uintptr_t)scratch);
     const float z = dropout_scale(h);
     pack_rows(h->k, h->qkv_row, h->rows, h->size, w.rows16, true, w.k_turned);
     pack_rows(h->v, h->qkv_row, h->rows, h->size, w.rows16, true, w.v_turned);

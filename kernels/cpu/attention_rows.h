@@ -11,12 +11,12 @@
 
 static inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-/* Hands out scratch in pieces that start at cache lines. Also adds up how much is needed, from address 0. */
-static inline void *scratch_take(char **at, int64_t bytes)
+/* Hands out scratch in pieces that start at cache lines. From address 0 on, it adds up how much is needed. */
+static inline void *scratch_take(uintptr_t *at, int64_t bytes)
 {
-    char *piece = *at;
-    *at = piece + round_up(bytes, 64);
-    return piece;
+    const uintptr_t piece = *at;
+    *at = piece + (uintptr_t)round_up(bytes, 64);
+    return (void *)piece;
 }
 
 /* Element i of q, k, .. */

@@ -57,15 +57,15 @@ typedef struct Work {
     float  *s, *dp;                       /* (BLOCK,wide) */
     float  *out;                          /* (BLOCK,deep): y or dq */
     float  *dk, *dv;                      /* (n,deep) */
-    char   *end;
+    uintptr_t end;
 } Work;
 
-static float *take(char **at, int64_t rows, int64_t columns)
+static float *take(uintptr_t *at, int64_t rows, int64_t columns)
 {
     return scratch_take(at, (rows + TILE_ROWS) * columns * (int64_t)sizeof(float) + SLACK);
 }
 
-static Work work_place(int64_t rows, int64_t size, bool gradient, char *at)
+static Work work_place(int64_t rows, int64_t size, bool gradient, uintptr_t at)
 {
     Work w = { .wide = round_up(rows, LANES), .deep = round_up(size, LANES) };
     w.k_turned = take(&at, size, w.wide);
@@ -87,7 +87,7 @@ static Work work_place(int64_t rows, int64_t size, bool gradient, char *at)
 
 size_t attention_vec_scratch(int64_t rows, int64_t size, bool gradient)
 {
-    return (size_t)(work_place(rows, size, gradient, NULL).end - (char *)NULL);
+    return (size_t)work_place(rows, size, gradient, 0).end;
 }
 
 /* Rows of D elements of type t to rows of `deep` floats, zeros behind. */
@@ -105,13 +105,15 @@ ALWAYS_INLINE void copy_turned(Dtype t, const void *from, int64_t row, int64_t r
         for (int64_t d = 0; d < size; d++) {
             VecF v = vec_set(0);
             for (int l = 0; l < columns_at(rows, i); l++)
-                v[l] = t == DTYPE_F32 ? ((const float *)from)[(i + l) * row + d] : bf16_to_f32(((const uint16_t *)from)[(i + l) * row + d]);
+                v[l] = t == DTYPE_F32 ? ((const float *)from)[(i + l) * row + d]
+                                      : bf16_to_f32(((const uint16_t *)from)[(i + l) * row + d]);
             vec_store_f32(to + d * wide + i, v);
         }
 }
 
 /* Rows of `deep` floats, times a factor, to rows of D elements. */
-ALWAYS_INLINE void copy_out(Dtype t, const float *from, int64_t deep, int64_t rows, int64_t size, float factor, void *to, int64_t row)
+ALWAYS_INLINE void copy_out(Dtype t, const float *from, int64_t deep, int64_t rows, int64_t size, float factor, void *to,
+                            int64_t row)
 {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t d = 0; d < size; d += LANES)
@@ -178,7 +180,7 @@ ALWAYS_INLINE void backward(const AttentionHead *h, Dtype t, const Work *w)
 
 void attention_vec_forward(const AttentionHead *h, void *scratch)
 {
-    const Work w = work_place(h->rows, h->size, false, scratch);
+    const Work w = work_place(h->rows, h->size, false, (uintptr_t)scratch);
     if (h->type == DTYPE_F32)
         forward(h, DTYPE_F32, &w);
     else
@@ -187,7 +189,7 @@ void attention_vec_forward(const AttentionHead *h, void *scratch)
 
 void attention_vec_backward(const AttentionHead *h, void *scratch)
 {
-    const Work w = work_place(h->rows, h->size, true, scratch);
+    const Work w = work_place(h->rows, h->size, true, (uintptr_t)scratch);
     if (h->type == DTYPE_F32)
         backward(h, DTYPE_F32, &w);
     else

@@ -91,6 +91,7 @@ GoldenLimits golden_limits(const Golden *golden)
             later = at_least(golden_number(curve, "f32_distance"), later);
     GoldenLimits limits = {
         .first_loss = at_least(10 * golden_number(distance, "loss"), 1e-6),
+        .logits = at_least(10 * golden_number(distance, "logits"), 1e-5),
         .first_norm = 1e-5,
         .later_loss = at_least(5 * later, 1e-5),
     };
@@ -284,7 +285,7 @@ static void check_first(const Golden *golden, const NetConfig *config, const jso
     expect_ok(step_begin(&t.session, batches->draw(batches->data, 0)));
     MicroBatch batch = batches->micro(batches->data, 0, batches->samples);
     expect_ok(step_micro(&t.session, &batch));
-    expect_logits(&t, batches, member(first, "logits"), at_least(10 * golden_number(member(first, "f32_distance"), "logits"), 1e-5));
+    expect_logits(&t, batches, member(first, "logits"), limits.logits);
     for (size_t i = 0; i < json_array_size(params); i++)
         expect_gradient(&t, json_array_get(params, i));
     expect_ok(step_update(&t.session, (float)learning_rate));

@@ -23,8 +23,8 @@ int golden_curve_count(const Golden *golden);
 
 /* How far a result may be from PyTorch's, relative. */
 typedef struct GoldenLimits {
-    double first_loss, first_norm; /* of the first step: it has no history */
-    double later_loss;             /* of the others: the rounding errors of a step are multiplied by the next */
+    double logits, first_loss, first_norm; /* of the first step: it has no history */
+    double later_loss;                     /* of the others: the rounding errors of a step are multiplied by the next */
 } GoldenLimits;
 
 /* For f32, from what the file says of PyTorch's own f32 against float64: ten times its distance in the first step; five times

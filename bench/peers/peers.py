@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """peers.py - training steps in batchmark against PyTorch, on the same machine at the same time.
 
-For each cell (net, input size, batch, amp; see cells.py) both programs are started once and hold their net in memory. Then they take turns
-in short blocks of steps, A B, B A, A B, ...: what slows the machine down hits both, and the order favours neither. The one
-that waits is blocked on its standard input, and its OpenMP threads sleep. Medians, the ratio with its interval, and the
+For each cell (net, input size, batch, amp; see cells.py) both programs are started once and hold their net in memory. Then
+they take turns in short blocks of steps, A B, B A, A B, ...: what slows the machine down hits both, and the order favours
+neither. The one that waits is blocked on its standard input, and its OpenMP threads sleep. Medians, the ratio with its interval, and the
 peak memory of both go to a Markdown table on stdout and to results/<run>/peers.json. Progress goes to stderr.
 
 Plain Python, no packages; only the peer needs torch. Exit codes: 0 all cells ran, 1 failed, 2 wrong usage, 3 some cells
@@ -68,7 +68,8 @@ class Parser(argparse.ArgumentParser):
 
 def parse_arguments(argv):
     cores = len(os.sched_getaffinity(0))
-    parser = Parser(description="A training step of ResNet-50, UNet and BERT: batchmark against PyTorch on the CPU, taking turns in one run.")
+    parser = Parser(description="A training step of ResNet-50, UNet and BERT: batchmark against PyTorch on the CPU, taking turns "
+                                "in one run.")
     add = parser.add_argument
     add("--nets", default=",".join(cells.NETS), help="the nets whose usual cells to run [%(default)s]")
     add("--full", action="store_true", help="every cell that has a goal in bench/targets.py, not just some")
@@ -193,13 +194,13 @@ def run_cell(args, cell, environment, progress):
     compiled = compiles(args, cell)
     result = {**cell._asdict(), "compile": compiled, "status": "ok", "reason": None}
     words = commands(args, cell)
-    timeout = args.timeout or PATIENCE
     same = threads_environment(args.threads)
+    patience = args.timeout or (PATIENCE_COMPILING if compiled else PATIENCE)
     try:
         # batchmark first: it says at once whether the cell can run.
-        with Peer("batchmark", words["batchmark"], same, timeout) as ours:
+        with Peer("batchmark", words["batchmark"], same, args.timeout or PATIENCE) as ours:
             environment["batchmark"] = ours.wait_ready()
-            with Peer("PyTorch", words["torch"], {**same, **TORCH_ENVIRONMENT}, args.timeout or (PATIENCE_COMPILING if compiled else PATIENCE)) as torch:
+            with Peer("PyTorch", words["torch"], {**same, **TORCH_ENVIRONMENT}, patience) as torch:
                 environment["torch"] = torch.wait_ready()
                 result.update(measure({"torch": torch, "batchmark": ours}, args, progress))
     except PeerUnsupported as error:

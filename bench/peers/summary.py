@@ -92,7 +92,8 @@ def table_row(cell):
     known = peaks["torch"] is not None and peaks["batchmark"] is not None
     load = cell["load"]["median"]
     return axes + [
-        milliseconds(torch) + (" compiled" if cell["compile"] else ""), milliseconds(ours), f"**{ratio['median']:.2f} x** ({ratio['low']:.2f}-{ratio['high']:.2f})",
+        milliseconds(torch) + (" compiled" if cell["compile"] else ""), milliseconds(ours),
+        f"**{ratio['median']:.2f} x** ({ratio['low']:.2f}-{ratio['high']:.2f})",
         significant(cell["batch"] / torch["median"]), significant(cell["batch"] / ours["median"]),
         gibibytes(peaks["torch"]), gibibytes(peaks["batchmark"]),
         f"{peaks['batchmark'] / peaks['torch']:.2f} x" if known else "unknown",
@@ -117,7 +118,8 @@ def legend(rounds, environment):
         f"One training step: PyTorch {torch.get('version', 'unknown')} "
         f"against batchmark ({ours.get('library', 'unknown library')}), {environment['threads']} threads, "
         f"{environment['cpu'] or 'unknown CPU'}.\n"
-        f"Size is pixels, or tokens of a sequence. Times are medians with quartiles. Speed-up is PyTorch's step / batchmark's: {turns}. "
+        f"Size is pixels, or tokens of a sequence; compiled: PyTorch by torch.compile, where that is faster.\n"
+        f"Times are medians with quartiles. Speed-up is PyTorch's step / batchmark's: {turns}. "
         f"Peaks are resident memory of the whole process; peak ratio is batchmark / PyTorch. "
         f"Others' load is the median number of cores that other processes kept busy; from {LOAD_DISTURBS} on a cell is disturbed and its figures deserve doubt.\n"
     )

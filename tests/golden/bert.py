@@ -25,14 +25,16 @@ class Net:
     def __init__(self, variant, dtype):
         self.variant, self.params = variant, Params(dtype)
         c, w = CONFIG, CONFIG["hidden"]
-        self.tokens, self.positions, self.types = (self.matrix("embed." + name, (rows, w)) for name, rows in
-                                                   (("tokens", c["vocab"]), ("positions", c["positions"]), ("types", 2)))
+        self.tokens = self.matrix("embed.tokens", (c["vocab"], w))
+        self.positions = self.matrix("embed.positions", (c["positions"], w))
+        self.types = self.matrix("embed.types", (2, w))
         self.embed_norm = self.norm("embed.ln")
         self.layers = []
         for i in range(c["layers"]):
             name = f"layer{i}."
             self.layers.append((self.linear(name + "qkv", 3 * w, w), self.linear(name + "out", w, w), self.norm(name + "ln1"),
-                                self.linear(name + "ffn1", 4 * w, w), self.linear(name + "ffn2", w, 4 * w), self.norm(name + "ln2")))
+                                self.linear(name + "ffn1", 4 * w, w), self.linear(name + "ffn2", w, 4 * w),
+                                self.norm(name + "ln2")))
         if variant == "mlm":
             self.dense, self.dense_norm = self.linear("mlm.dense", w, w), self.norm("mlm.ln")
             self.bias = self.params.vector("mlm.decoder.b", c["vocab"])

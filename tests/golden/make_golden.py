@@ -3,9 +3,10 @@
 
 usage: make_golden.py [resnet50] [unet] [bert]     writes the files beside this one; all of them if none is named
 
-For each variant of a net (its losses or heads): the parameters as they are drawn (params.py); `first`, the forward pass and all
-gradients of the first step, and what an update makes of the parameters; `curves`, ten steps with each recipe. All that in float64; `f32_distance` says how far PyTorch
-itself is from it in float32, so how near anything in float32 can be expected to be.
+For each variant of a net (its losses or heads): the parameters as they are drawn (params.py); `first`, the forward pass and
+all gradients of the first step, and what an update makes of the parameters; `curves`, ten steps with each recipe. All that in
+float64; `f32_distance` says how far PyTorch itself is from it in float32, so how near anything in float32 can be expected
+to be.
 """
 import json
 import os

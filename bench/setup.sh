@@ -24,7 +24,6 @@ fonts-dejavu-core:letters on PNG charts
 fontconfig:finds fonts for the charts
 dataset-fashion-mnist:training data, classification (31 MB)
 mricron-data:training data, segmentation: a head and its brain mask (16 MB)
-dataset-fashion-mnist:training data (31 MB)
 sword-text-web:the World English Bible, text for BERT (4 MB)
 wordnet-base:WordNet glosses, text and classes for BERT (22 MB)
 '

@@ -92,18 +92,6 @@ Status train_check_data(const TrainConfig *t)
     TRY(feed_open(&t->feed, t->accum, &net, &feed));
     feed_close(feed);
     return net_check(&net);
-    DatasetConfig config = t->data;
-    Dataset *data = NULL;
-    config.size = t->net.size;
-    TRY(dataset_open(&config, &data));
-    int64_t count = dataset_count(data, SPLIT_TRAIN);
-    bool labels = dataset_task(data) == TASK_CLASSIFY;
-    dataset_close(data);
-    if (!labels)
-        return status_error(STATUS_USAGE, "--data %s has masks, but resnet50 learns labels", t->data.name);
-    if (t->net.batch > count)
-        return status_error(STATUS_USAGE, "--batch %" PRId64 " is more than the %" PRId64 " training samples of %s", t->net.batch, count, t->data.name);
-    return status_ok();
 }
 
 /* Everything one run holds. */

@@ -11,7 +11,7 @@ NAMES = {"resnet50": [("resnet50", None)], "unet": [("unet", None)], "bert": [("
 NETS = ("resnet50", "unet", "bert")
 AMPS = ("off", "bf16")
 
-# A quarter of an hour on two cores, and every cell that has a goal in bench/targets.py: an hour and a half.
+# A quarter of an hour on two cores, and every cell that has a goal in bench/targets.py: three quarters.
 DEFAULT = {"resnet50": "224/2,224/8,64/32", "unet": "unet/256/1", "bert": "bert/128/1,bert-masked/128/8"}
 FULL = {"resnet50": "224/1,224/2,224/8,64/8,64/32", "unet": "unet/256/1,unet/256/2,unet/256/4",
         "bert": "bert/128/1,bert/128/2,bert/128/4,bert/128/8"}

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
 PEERS = os.path.join(os.path.dirname(TESTS), "bench", "peers")
@@ -143,6 +144,15 @@ class Arguments(unittest.TestCase):
             args = peers.parse_arguments(["--compile", choice, "--python", "python"])
             self.assertEqual("--compile" in peers.commands(args, cell)["torch"], compiled)
             self.assertNotIn("--compile", peers.commands(args, cell)["batchmark"])
+
+    def test_auto_compiles_where_that_is_faster_and_can_be_done(self):
+        args = peers.parse_arguments([])
+        kinds = {(cell.net, cell.amp) for cell in cells.listed(cells.NETS, cells.FULL) if cells.faster_compiled(cell)}
+        self.assertEqual(kinds, cells.COMPILED)
+        for compiler, possible in ((sys.executable, True), ("/nowhere/g++", False)):
+            with mock.patch.dict(os.environ, CXX=compiler):
+                self.assertEqual([peers.compiles(args, cell) for cell in cells.parse("unet/256/1,224/1/bf16")],
+                                 [False, possible, False])
 
     def test_blocks_fill_the_time(self):
         args = peers.parse_arguments(["--rounds", "6", "--seconds", "30"])

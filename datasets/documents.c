@@ -3,6 +3,7 @@
 #include "text_source.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ static Status read_open_file(FILE *handle, FileBytes *out)
     if (!S_ISREG(info.st_mode))
         return status_error(STATUS_INPUT, "%s: not a file", shown);
     if (info.st_size < 1 || info.st_size > FILE_MOST)
-        return status_error(STATUS_INPUT, "%s: %lld bytes long, expected 1..%d", shown, (long long)info.st_size, FILE_MOST);
+        return status_error(STATUS_INPUT, "%s: %" PRId64 " bytes long, expected 1..%d", shown, (int64_t)info.st_size,
+                            FILE_MOST);
     size_t bytes = (size_t)info.st_size;
     out->bytes = malloc(bytes + 1);
     if (!out->bytes)
@@ -28,7 +30,8 @@ static Status read_open_file(FILE *handle, FileBytes *out)
     out->bytes[out->length] = '\0';
     if (out->length != bytes)
         return ferror(handle) ? dataset_file_error(out->path, errno)
-                              : status_error(STATUS_INPUT, "%s: ends after %zu of %zu bytes", shown, out->length, bytes);
+                              : status_error(STATUS_INPUT, "%s: ends after %zu of %zu bytes", shown, out->length,
+                                             bytes);
     return status_ok();
 }
 
@@ -62,7 +65,7 @@ Status documents_add(Documents *d, const char *bytes, size_t length)
         int64_t wanted = needed + d->capacity + 4096;
         char *grown = realloc(d->bytes, (size_t)wanted);
         if (!grown)
-            return status_error(STATUS_OOM, "text: no memory for %lld bytes of text", (long long)wanted);
+            return status_error(STATUS_OOM, "text: no memory for %" PRId64 " bytes of text", wanted);
         d->bytes = grown;
         d->capacity = wanted;
     }

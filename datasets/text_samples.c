@@ -2,6 +2,7 @@
 #include "source.h"
 #include "text_source.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +38,8 @@ static Status hand_over(TextSet *set, const SampleList list[SPLIT_COUNT], Status
     TRY(status);
     for (int split = 0; split < SPLIT_COUNT; split++)
         if (set->count[split] == 0)
-            return status_error(STATUS_INPUT, "%s: %lld documents leave no %s sample; the files hold too little", set->name,
-                                (long long)set->corpus.documents, split == SPLIT_TRAIN ? "training" : "test");
+            return status_error(STATUS_INPUT, "%s: %" PRId64 " documents leave no %s sample; the files hold too little",
+                                set->name, set->corpus.documents, split == SPLIT_TRAIN ? "training" : "test");
     return status_ok();
 }
 

@@ -44,6 +44,11 @@ void optim_append_zero(Graph *g, Value v)
     graph_append_to(g, (OpDesc){ .kind = OP_zero }, 0, NULL, 1, &v);
 }
 
+Value optim_window_scale(Graph *g, Value scale, Value control)
+{
+    return graph_emit(g, (OpDesc){ .kind = OP_window_scale }, 2, (Value[]){ scale, control });
+}
+
 /* New optimiser state of a parameter, in its group and laid out like the gradient. */
 static void make_state(Graph *g, int param, int grad, const char *leaf, int group)
 {

@@ -15,7 +15,7 @@ typedef struct OptimConfig {
     float     weight_decay;
     float     trust;        /* LARS */
     bool      accumulate;   /* as in grad_append: BEGIN zeroes the gradients */
-    bool      loss_scale;   /* of fp16: the loss is scaled by control[3] (window_scale), an update may be skipped */
+    bool      loss_scale;   /* of fp16: the loss was scaled with optim_window_scale, an update may be skipped */
 } OptimConfig;
 
 typedef struct OptimInputs {
@@ -32,6 +32,9 @@ typedef struct OptimInputs {
  * these are also the ones whose learning rate LAMB and LARS adapt. Each of the two sorts lies side by side in memory, so each
  * is one call. */
 void optim_append(Graph *g, const OptimConfig *config, const OptimInputs *in);
+
+/* Appends to the current segment: scale times the loss scale of this window, for the loss to take as its scale. */
+Value optim_window_scale(Graph *g, Value scale, Value control);
 
 /* Appends to BEGIN: v = 0. */
 void optim_append_zero(Graph *g, Value v);

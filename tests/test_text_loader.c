@@ -37,8 +37,10 @@ static int open_sets(void **state)
     setenv("BATCHMARK_CACHE", "", 1);
     sample_make_dir(dir);
     sample_write_wordnet(dir);
-    sets.copy = open_or_fail((TextConfig){ .name = "copy", .seq = SEQ, .vocab_size = 500, .seed = 3, .limit = SAMPLES });
-    sets.classes = open_or_fail((TextConfig){ .name = "gloss-classes", .dir = dir, .seq = SEQ, .vocab_size = 300, .seed = 3 });
+    sets.copy = open_or_fail((TextConfig){ .name = "copy", .seq = SEQ, .vocab_size = 500, .seed = 3,
+                                              .limit = SAMPLES });
+    sets.classes = open_or_fail((TextConfig){ .name = "gloss-classes", .dir = dir, .seq = SEQ, .vocab_size = 300,
+                                                 .seed = 3 });
     sample_remove_tree(dir);
     *state = &sets;
     return 0;
@@ -91,7 +93,8 @@ static uint64_t hash_batch(const TextBatch *batch, const TextLoaderConfig *full)
     hash = hash_ints(hash, batch->target_rows, full->targets);
     hash = hash_ints(hash, batch->target_labels, lists ? full->targets : full->rows);
     hash = hash_ints(hash, batch->labels, full->batch);
-    int64_t rest[] = { batch->sequences, batch->token_count, batch->rows_used, batch->targets, batch->epoch, batch->index };
+    int64_t rest[] = { batch->sequences, batch->token_count, batch->rows_used, batch->targets,
+                       batch->epoch, batch->index };
     return strings_hash(hash, (const char *)rest, sizeof rest);
 }
 
@@ -105,7 +108,7 @@ static TextLoaderConfig full_config(const TextSet *set, TextLoaderConfig config)
 
 /* ---- where sequences lie ---- */
 
-/* The sample with these tokens, once its targets are put back; -1: none. The sets' samples differ, but for equal glosses. */
+/* The sample with these tokens, once its targets are put back; -1: none. Only some glosses are equal. */
 static int64_t find_sample(const TextSet *set, Split split, const int32_t *tokens, int64_t length, const bool *taken)
 {
     for (int64_t i = 0; i < text_count(set, split); i++) {
@@ -235,7 +238,8 @@ static void a_budget_batch_ends_where_the_next_does_not_fit(void **state)
 static void masking_has_its_shares(void **state)
 {
     (void)state;
-    TextSet *set = open_or_fail((TextConfig){ .name = "copy", .seq = 128, .vocab_size = 1000, .seed = 3, .limit = 4000 });
+    TextConfig copies = { .name = "copy", .seq = 128, .vocab_size = 1000, .seed = 3, .limit = 4000 };
+    TextSet *set = open_or_fail(copies);
     const Vocab *vocab = &set->corpus.vocab;
     TextLoaderConfig config = training(40, TEXT_FIXED, 2);
     config.repeat = config.shuffle = false;
@@ -376,7 +380,8 @@ static void class_labels_belong_to_their_glosses(void **state)
         for (int64_t b = 0; b < batch->sequences; b++) {
             int32_t ids[SEQ], types[SEQ];
             assert_int_equal(batch->labels[b], text_read(sets->classes, SPLIT_TEST, at++, ids, types));
-            assert_memory_equal(ids, batch->tokens + batch->spans[2 * b], (size_t)batch->spans[2 * b + 1] * sizeof *ids);
+            const int32_t *span = batch->spans + 2 * b;
+            assert_memory_equal(ids, batch->tokens + span[0], (size_t)span[1] * sizeof *ids);
         }
     }
     assert_int_equal(at, text_count(sets->classes, SPLIT_TEST));
@@ -389,8 +394,9 @@ static void batches_are_the_same_for_any_number_of_threads(void **state)
 {
     enum { BATCHES = 40 };
     const Sets *sets = *state;
-    static const struct { int threads, queue; int64_t hold; } cases[] = { { 0, 1, 1 }, { 1, 1, 1 }, { 1, 3, 4 }, { 2, 1, 2 },
-                                                                          { 3, 2, 1 }, { 8, 5, 3 }, { 0, 1, 6 } };
+    static const struct { int threads, queue; int64_t hold; } cases[] = {
+        { 0, 1, 1 }, { 1, 1, 1 }, { 1, 3, 4 }, { 2, 1, 2 }, { 3, 2, 1 }, { 8, 5, 3 }, { 0, 1, 6 },
+    };
     for (TextPolicy policy = TEXT_FIXED; policy < TEXT_POLICY_COUNT; policy++)
         for (int drop = 0; drop < 2; drop++) {
             uint64_t want[BATCHES];
@@ -500,7 +506,8 @@ static void expect_error(const TextSet *set, TextLoaderConfig config, StatusCode
     Status status = text_loader_create(set, &config, &loader);
     assert_null(loader);
     if (status.code != code || !strstr(status.text, word))
-        fail_msg("expected %s with '%s', got %s: %s", status_code_name(code), word, status_code_name(status.code), status.text);
+        fail_msg("expected %s with '%s', got %s: %s", status_code_name(code), word, status_code_name(status.code),
+                 status.text);
 }
 
 static void bad_configs_are_refused(void **state)

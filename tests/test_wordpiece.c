@@ -59,7 +59,8 @@ static void words_are_lower_case_without_accents(void **state)
     expect_words("Hello, World!", "hello|,|world|!");
     expect_words("don't re-use_it", "don|'|t|re|-|use|_|it");
     expect_words("H\u00E9llo W\u00D6RLD na\u00EFve \u00C7a", "hello|world|naive|ca");
-    expect_words("\u0141\u00F3d\u017A \u0130stanbul \u0158eka \u0178 \u0152uvre \u00D8re \u00DF", /* what does not decompose stays */
+    /* what does not decompose stays */
+    expect_words("\u0141\u00F3d\u017A \u0130stanbul \u0158eka \u0178 \u0152uvre \u00D8re \u00DF",
                  "\u0142odz|istanbul|reka|y|\u0153uvre|\u00F8re|\u00DF");
     expect_words("e\u0301a\u0308", "ea"); /* combining accents */
     expect_words("\u0391\u03B2\u0393 \u0410\u0411\u0451 \u0401", "\u03B1\u03B2\u03B3|\u0430\u0431\u0451|\u0451");
@@ -219,7 +220,8 @@ static int64_t count_pair(const Spelling *words, int n, const char *left, const 
 
 /* Of the most frequent pairs (pieces of one word tie) one that makes `wanted`, or else one that makes a piece that is
  * known already; returns its count, 0 where there is neither. */
-static int64_t find_best(const Spelling *words, int n, const char *wanted, const Strings *seen, char left[16], char right[16])
+static int64_t find_best(const Spelling *words, int n, const char *wanted, const Strings *seen, char left[16],
+                         char right[16])
 {
     int64_t most = 0, found = 0;
     bool exact = false;
@@ -257,7 +259,7 @@ static void merge_in(Spelling *word, const char *left, const char *right)
     }
 }
 
-/* Words without a repeated letter (so that places of a pair never overlap), with random counts (so that few are equal). */
+/* Words without a repeated letter (so that places of a pair never overlap), with random counts (so that few tie). */
 static int make_words(WordCounts *counts, Spelling *words)
 {
     int n = 0;
@@ -274,7 +276,8 @@ static int make_words(WordCounts *counts, Spelling *words)
         assert_int_equal(strings_add(&counts->words, word, (size_t)length, &number).code, STATUS_OK);
         if (number < n)
             continue;
-        assert_int_equal(grow_array((void **)&counts->times, number, &counts->capacity, sizeof *counts->times).code, STATUS_OK);
+        void **times = (void **)&counts->times;
+        assert_int_equal(grow_array(times, number, &counts->capacity, sizeof *counts->times).code, STATUS_OK);
         Spelling *s = &words[n++];
         memset(s, 0, sizeof *s);
         s->times = counts->times[number] = 1000 + rng_below(5, 3, i, 1000000000);
@@ -304,7 +307,10 @@ static void merges_follow_counts_taken_afresh(void **state)
     memset(&seen, 0, sizeof seen);
     char left[16], right[16], merged[32];
     int64_t merges = 0;
-    while (find_best(words, n, at < vocab.entries.count ? strings_get(&vocab.entries, at) : "", &seen, left, right) > 1) {
+    for (;;) {
+        const char *wanted = at < vocab.entries.count ? strings_get(&vocab.entries, at) : "";
+        if (find_best(words, n, wanted, &seen, left, right) < 2)
+            break;
         int64_t number, before = seen.count;
         size_t bytes = (size_t)snprintf(merged, sizeof merged, "%.15s%.13s", left, right + 2);
         assert_int_equal(strings_add(&seen, merged, bytes, &number).code, STATUS_OK);

@@ -52,7 +52,7 @@ NetConfig tiny_config(int64_t batch)
 
 PlainConfig plain_config(int64_t batch, bool accumulate)
 {
-    return (PlainConfig){ .batch = batch, .type = DTYPE_F32,
+    return (PlainConfig){ .batch = batch, .type = DTYPE_F32, .deviation = 0.25f,
                           .optim = { .kind = OPTIM_SGD, .momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f,
                                      .trust = 0.01f, .weight_decay = 1e-4f, .accumulate = accumulate } };
 }
@@ -69,7 +69,7 @@ static Value plain_conv(Graph *g, const PlainConfig *c, const char *name, Value 
 
 static Value plain_logits(Graph *g, const PlainConfig *c, Value image)
 {
-    const float mean[3] = { 0.5f, 0.5f, 0.5f }, deviation[3] = { 0.25f, 0.25f, 0.25f };
+    const float mean[3] = { 0.5f, 0.5f, 0.5f }, deviation[3] = { c->deviation, c->deviation, c->deviation };
     Value x = layer_normalize(g, "input", image, mean, deviation);
     x = plain_conv(g, c, "conv1", x, 3, 16, 1);
     x = layer_maxpool(g, "pool", x, 3, 2);
@@ -89,6 +89,7 @@ void plain_net_build_as(const PlainConfig *c, Net *out)
     out->graph = g;
     out->config.size = 16;
     out->config.accumulate = c->optim.accumulate;
+    out->config.amp = c->type == DTYPE_F16 ? AMP_FP16 : c->type == DTYPE_BF16 ? AMP_BF16 : AMP_OFF;
     out->image = graph_value(g, "image", tensor_4d(DTYPE_U8, c->batch, 16, 16, 3), MEM_INPUT);
     out->labels = graph_value(g, "labels", tensor_1d(DTYPE_I32, c->batch), MEM_INPUT);
     out->scale = graph_value(g, "scale", one, MEM_INPUT);
@@ -100,7 +101,7 @@ void plain_net_build_as(const PlainConfig *c, Net *out)
     out->control = graph_value(g, "control", eight, MEM_INPUT);
     Value scale = out->scale;
     if (c->optim.loss_scale)
-        scale = graph_emit(g, (OpDesc){ .kind = OP_window_scale }, 2, (Value[]){ out->scale, out->control });
+        scale = optim_window_scale(g, out->scale, out->control);
     layer_loss(g, "loss", out->logits, out->labels, scale, out->metrics);
     if (c->type != DTYPE_F32)
         amp_apply(g, 0, c->type);
@@ -212,9 +213,11 @@ float *tiny_read(Tiny *t, Value v)
     float        *values = malloc((size_t)n * sizeof *values);
     assert_non_null(values);
     expect_ok(exec_read(t->session.exec, v, values));
-    if (shape->dtype == DTYPE_BF16)
-        for (int64_t i = n - 1; i >= 0; i--)
-            values[i] = bf16_to_f32(((uint16_t *)(void *)values)[i]);
+    if (shape->dtype == DTYPE_BF16 || shape->dtype == DTYPE_F16)
+        for (int64_t i = n - 1; i >= 0; i--) {
+            uint16_t half = ((uint16_t *)(void *)values)[i];
+            values[i] = shape->dtype == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+        }
     return values;
 }
 

@@ -10,10 +10,10 @@
  * four blocks in the tiles, then added in memory. */
 #include "attention_rows.h"
 
-#include "amx.h"
-#include "transpose.h"
+#include "amx_pack.h"
+#include "amx_product.h"
 
-enum { TILE = AMX_BLOCK * AMX_STEP, BLOCK = 32, GROUP = 4 }; /* elements of a tile; rows of queries; blocks of a group */
+enum { TILE = AMX_TILE, BLOCK = 32, GROUP = 4 }; /* elements of a tile; rows of queries; blocks of a group */
 
 /* Where everything lies, and how many tiles. Pitches in floats: whole vectors plus one, against rows in one cache set. */
 typedef struct Work {
@@ -71,151 +71,25 @@ size_t attention_amx_scratch(int64_t rows, int64_t size, bool gradient)
 
 #if HAVE_AMX
 
-/* ---- packing: rows of D features, `row` elements apart, of which `rows` exist */
-
-/* Features d .. d + 31 of 16 rows, zeros where there are none. */
-static inline void load_rows(const uint16_t *from, int64_t row, int64_t rows, int64_t features, __m512i v[16])
-{
-    const __mmask32 mask = features >= AMX_STEP ? 0xffffffffu : (1u << features) - 1u;
-    for (int i = 0; i < 16; i++)
-        v[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * row) : _mm512_setzero_si512();
-}
-
-static inline void store_tile(uint16_t *to, const __m512i v[16])
-{
-    for (int i = 0; i < 16; i++)
-        _mm512_store_si512(to + i * AMX_STEP, v[i]);
-}
-
-/* Blocks of 16 rows by 32 features, as they are or turned: [blocks][size32] tiles. */
-static void pack_rows(const uint16_t *from, int64_t row, int64_t rows, int64_t size, int64_t blocks, bool turn, uint16_t *to)
-{
-    __m512i v[16];
-    for (int64_t b = 0; b < blocks; b++, from += AMX_BLOCK * row, rows -= AMX_BLOCK)
-        for (int64_t d = 0; d < size; d += AMX_STEP, to += TILE) {
-            load_rows(from + d, row, rows, size - d, v);
-            if (turn)
-                transpose_16x16(v);
-            store_tile(to, v);
-        }
-}
-
-/* Two rows of 16 elements side by side, from one vector that holds one after the other. */
-static inline __m512i pair_up(__m512i rows)
-{
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20,
-                                           4, 19, 3, 18, 2, 17, 1, 16, 0);
-    return _mm512_permutexvar_epi16(order, rows);
-}
-
-/* 16 pairs of rows by 16 features, as they are or turned: tile (feature block f, row block b) at to + f step + b TILE. */
-static void pack_pairs(const uint16_t *from, int64_t row, int64_t rows, int64_t size, int64_t blocks, bool turn, uint16_t *to,
-                       int64_t step)
-{
-    __m512i v[16];
-    for (int64_t b = 0; b < blocks; b++, from += BLOCK * row, rows -= BLOCK, to += TILE)
-        for (int64_t d = 0; d < size; d += AMX_BLOCK) {
-            const __mmask16 mask = size - d >= AMX_BLOCK ? 0xffff : (__mmask16)((1u << (size - d)) - 1u);
-            for (int p = 0; p < 16; p++) {
-                const uint16_t *at = from + 2 * p * row + d;
-                const __m256i   a = 2 * p < rows ? _mm256_maskz_loadu_epi16(mask, at) : _mm256_setzero_si256();
-                const __m256i   c = 2 * p + 1 < rows ? _mm256_maskz_loadu_epi16(mask, at + row) : _mm256_setzero_si256();
-                v[p] = pair_up(_mm512_inserti64x4(_mm512_castsi256_si512(a), c, 1));
-            }
-            if (turn)
-                transpose_16x16(v);
-            store_tile(to + d / AMX_BLOCK * step, v);
-        }
-}
-
 /* ---- products */
-
-/* Tiles in the direction of rows of a, columns of b, terms; elements from one row or column of tiles to the next. */
-typedef struct Product {
-    const uint16_t *a, *b;
-    float          *c;
-    int64_t         rows, columns, terms, a_step, b_step, pitch;
-    bool            add;
-} Product;
-
-/* Up to 2 x 2 tiles of c: tiles 0-3 are sums, 4 and 5 a, 6 and 7 b. */
-static inline __attribute__((always_inline)) void multiply(const Product *m, const uint16_t *a, const uint16_t *b, float *c,
-                                                           bool two_a, bool two_b)
-{
-    const int64_t pitch = 4 * m->pitch;
-    float *const  below = c + AMX_BLOCK * m->pitch;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    if (m->add) {
-        _tile_loadd(0, c, pitch);
-        if (two_b)
-            _tile_loadd(1, c + AMX_BLOCK, pitch);
-        if (two_a)
-            _tile_loadd(2, below, pitch);
-        if (two_a && two_b)
-            _tile_loadd(3, below + AMX_BLOCK, pitch);
-    }
-    for (int64_t i = 0; i < m->terms; i++, a += TILE, b += TILE) {
-        _tile_loadd(4, a, 64);
-        _tile_loadd(6, b, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        if (two_b) {
-            _tile_loadd(7, b + m->b_step, 64);
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (two_a) {
-            _tile_loadd(5, a + m->a_step, 64);
-            _tile_dpbf16ps(2, 5, 6);
-        }
-        if (two_a && two_b)
-            _tile_dpbf16ps(3, 5, 7);
-    }
-    _tile_stored(0, c, pitch);
-    if (two_b)
-        _tile_stored(1, c + AMX_BLOCK, pitch);
-    if (two_a)
-        _tile_stored(2, below, pitch);
-    if (two_a && two_b)
-        _tile_stored(3, below + AMX_BLOCK, pitch);
-}
-
-static void multiply_all(const Product *m)
-{
-    for (int64_t i = 0; i < m->rows; i += 2)
-        for (int64_t j = 0; j < m->columns; j += 2) {
-            const uint16_t *a = m->a + i * m->a_step, *b = m->b + j * m->b_step;
-            float          *c = m->c + (i * m->pitch + j) * AMX_BLOCK;
-            const bool two_a = i + 1 < m->rows, two_b = j + 1 < m->columns;
-            if (two_a && two_b)
-                multiply(m, a, b, c, true, true);
-            else if (two_a)
-                multiply(m, a, b, c, true, false);
-            else if (two_b)
-                multiply(m, a, b, c, false, true);
-            else
-                multiply(m, a, b, c, false, false);
-        }
-}
 
 /* A block's scores or dp: its rows times what is turned. */
 static void multiply_features(const Work *w, const uint16_t *rows, const uint16_t *turned, float *c)
 {
-    multiply_all(&(Product){ rows, turned, c, 2, w->rows16, w->size32, w->size32 * TILE, w->size32 * TILE, w->s_pitch, false });
+    amx_multiply_all(&(AmxProduct){ rows, turned, c, 2, w->rows16, w->size32, w->size32 * TILE, w->size32 * TILE, w->s_pitch, false });
 }
 
 /* A block's y or dq. */
 static void multiply_rows(const Work *w, const uint16_t *pairs)
 {
     const int64_t step = w->rows32 * TILE;
-    multiply_all(&(Product){ w->e, pairs, w->out, 2, w->size16, w->rows32, step, step, w->out_pitch, false });
+    amx_multiply_all(&(AmxProduct){ w->e, pairs, w->out, 2, w->size16, w->rows32, step, step, w->out_pitch, false });
 }
 
 /* dk^T or dv^T of a group of `blocks` blocks. */
 static void multiply_group(const Work *w, const uint16_t *turned, const uint16_t *pairs, int64_t blocks, bool add, float *c)
 {
-    multiply_all(&(Product){ turned, pairs, c, w->size16, w->rows16, blocks, GROUP * TILE, GROUP * TILE, w->s_pitch, add });
+    amx_multiply_all(&(AmxProduct){ turned, pairs, c, w->size16, w->rows16, blocks, GROUP * TILE, GROUP * TILE, w->s_pitch, add });
 }
 
 /* ---- forward */
@@ -226,12 +100,12 @@ static uint16_t *tile_row(const Work *w, int64_t i) { return w->e + i / AMX_BLOC
 void attention_amx_forward(const AttentionHead *h, void *scratch)
 {
     const Work w = work_place(h->rows, h->size, false, (uintptr_t)scratch);
-    pack_rows(h->k, h->qkv_row, h->rows, h->size, w.rows16, true, w.k_turned);
-    pack_pairs(h->v, h->qkv_row, h->rows, h->size, w.rows32, false, w.v_pairs, w.rows32 * TILE);
+    amx_pack_rows(h->k, h->qkv_row, h->rows, h->size, w.rows16, true, w.k_turned);
+    amx_pack_pairs(h->v, h->qkv_row, h->rows, h->size, w.rows32, false, w.v_pairs, w.rows32 * TILE);
     for (int64_t first = 0; first < h->rows; first += BLOCK) {
         const int64_t rows = h->rows - first < BLOCK ? h->rows - first : BLOCK;
         float factor[BLOCK];
-        pack_rows(head_element(h, h->q, first * h->qkv_row), h->qkv_row, rows, h->size, 2, false, w.q);
+        amx_pack_rows(head_element(h, h->q, first * h->qkv_row), h->qkv_row, rows, h->size, 2, false, w.q);
         multiply_features(&w, w.q, w.k_turned, w.s);
         for (int64_t i = 0; i < rows; i++)
             factor[i] = softmax_row(h, first + i, w.s + i * w.s_pitch, DTYPE_BF16, tile_row(&w, i), TILE, w.rows32 * BLOCK);
@@ -283,8 +157,8 @@ static void gradient_block(const AttentionHead *h, const Work *w, int64_t first,
             const __m512i both_p = (__m512i)_mm512_cvtne2ps_pbh((__m512)g1.p, (__m512)g0.p);
             const __m512i both_ds = (__m512i)_mm512_cvtne2ps_pbh((__m512)g1.ds, (__m512)g0.ds);
             const int64_t at = (j / AMX_BLOCK * GROUP + block) * TILE + p * AMX_STEP, in_row = j / AMX_STEP * TILE + j % AMX_STEP;
-            _mm512_store_si512(w->p_pairs + at, pair_up(both_p));
-            _mm512_store_si512(w->ds_pairs + at, pair_up(both_ds));
+            _mm512_store_si512(w->p_pairs + at, amx_pair_up(both_p));
+            _mm512_store_si512(w->ds_pairs + at, amx_pair_up(both_ds));
             _mm256_store_si256((__m256i *)(row0 + in_row), _mm512_castsi512_si256(both_ds));
             _mm256_store_si256((__m256i *)(row1 + in_row), _mm512_extracti64x4_epi64(both_ds, 1));
         }
@@ -320,18 +194,18 @@ void attention_amx_backward(const AttentionHead *h, void *scratch)
 {
     const Work  w = work_place(h->rows, h->size, true, (uintptr_t)scratch);
     const float z = dropout_scale(h);
-    pack_rows(h->k, h->qkv_row, h->rows, h->size, w.rows16, true, w.k_turned);
-    pack_rows(h->v, h->qkv_row, h->rows, h->size, w.rows16, true, w.v_turned);
-    pack_pairs(h->k, h->qkv_row, h->rows, h->size, w.rows32, false, w.k_pairs, w.rows32 * TILE);
+    amx_pack_rows(h->k, h->qkv_row, h->rows, h->size, w.rows16, true, w.k_turned);
+    amx_pack_rows(h->v, h->qkv_row, h->rows, h->size, w.rows16, true, w.v_turned);
+    amx_pack_pairs(h->k, h->qkv_row, h->rows, h->size, w.rows32, false, w.k_pairs, w.rows32 * TILE);
     for (int64_t group = 0; group < w.rows32; group += GROUP) {
         const int64_t blocks = w.rows32 - group < GROUP ? w.rows32 - group : GROUP;
         for (int64_t b = 0; b < blocks; b++) {
             const int64_t   first = (group + b) * BLOCK, rows = h->rows - first < BLOCK ? h->rows - first : BLOCK;
             const uint16_t *q = head_element(h, h->q, first * h->qkv_row), *dy = head_element(h, h->dy, first * h->y_row);
-            pack_rows(q, h->qkv_row, rows, h->size, 2, false, w.q);
-            pack_rows(dy, h->y_row, rows, h->size, 2, false, w.dy);
-            pack_pairs(q, h->qkv_row, rows, h->size, 1, true, w.q_turned + b * TILE, GROUP * TILE);
-            pack_pairs(dy, h->y_row, rows, h->size, 1, true, w.dy_turned + b * TILE, GROUP * TILE);
+            amx_pack_rows(q, h->qkv_row, rows, h->size, 2, false, w.q);
+            amx_pack_rows(dy, h->y_row, rows, h->size, 2, false, w.dy);
+            amx_pack_pairs(q, h->qkv_row, rows, h->size, 1, true, w.q_turned + b * TILE, GROUP * TILE);
+            amx_pack_pairs(dy, h->y_row, rows, h->size, 1, true, w.dy_turned + b * TILE, GROUP * TILE);
             multiply_features(&w, w.q, w.k_turned, w.s);
             multiply_features(&w, w.dy, w.v_turned, w.dp);
             gradient_block(h, &w, first, b);

@@ -15,7 +15,7 @@
  * pixels 255 or 0..C-1 (CHECK). Arrays must not overlap. */
 void ref_compute(const OpDesc *op, const double *const *in, double *const *out);
 
-/* name "ref". Every op for f32 and bf16; sums in double, rounded once to the output's type. run() copies its inputs
+/* name "ref". Every op for f32, bf16 and f16; sums in double, rounded once to the output's type. run() copies its inputs
  * first, so outputs may lie on inputs. STATUS_OOM if the copies do not fit; STATUS_NUMERIC for a label out of range. */
 extern const BackendVtable ref_backend;
 

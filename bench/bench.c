@@ -44,7 +44,8 @@ MeasureOptions measure_from_options(const Options *o)
     return (MeasureOptions){
         .device = o->device, .backend = { .threads = (int)o->threads, .layout = o->layout },
         .exec = { .separate = o->no_planner, .poison = o->poison, .check_nan = o->check_nan },
-        .precision = o->precision, .mem_limit = o->mem_limit, .profile = !o->no_profile, .primitives = o->primitives, .seed = (uint64_t)o->seed,
+        .precision = o->precision, .mem_limit = o->mem_limit, .profile = !o->no_profile, .primitives = o->primitives, .timed = true,
+        .seed = (uint64_t)o->seed,
     };
 }
 
@@ -164,10 +165,14 @@ static Status verify_task(void *context, json_t **result)
     return verify_net(&task->cell->net, task->options, result);
 }
 
+/* Whether both are verified by the same small net. */
 static bool same_kind(const NetConfig *a, const NetConfig *b)
 {
-    return !strcmp(a->net, b->net) && a->amp == b->amp && a->stem == b->stem && a->accumulate == b->accumulate
-        && (a->width < 0.25 ? a->width : 0.25) == (b->width < 0.25 ? b->width : 0.25) && (a->classes < 10) == (b->classes < 10);
+    NetConfig x = verify_reduced(a), y = verify_reduced(b);
+    char      names[2][CELL_NAME_BYTES];
+    cell_name(&(CellConfig){ x, 1 }, names[0], sizeof names[0]);
+    cell_name(&(CellConfig){ y, 1 }, names[1], sizeof names[1]);
+    return !strcmp(names[0], names[1]) && x.accumulate == y.accumulate && x.classes == y.classes && x.vocab == y.vocab;
 }
 
 static const Verified *verified_for(Runner *r, const CellConfig *cell)
@@ -422,21 +427,20 @@ Status run_bench(const Options *o, int argc, char **argv, bool *partial)
 
 static Status train_from_options(const Options *o, TrainConfig *t)
 {
-    int64_t size = o->stem == STEM_SMALL ? 32 : 64, batch = 64, amp = AMP_OFF, accum = 1;
-    TRY(axis_single(&o->size, "size", &size));
-    TRY(axis_single(&o->batch, "batch", &batch));
-    TRY(axis_single(&o->amp, "amp", &amp));
-    TRY(axis_single(&o->accum, "accum", &accum));
-    NetConfig net = net_from_options(o);
-    net.size = size;
-    net.batch = batch;
-    net.amp = (Amp)amp;
+    CellConfig cell;
+    TRY(cell_from_axes(o, &cell));
+    if (!o->batch.count)
+        cell.net.batch = train_default_batch(&cell.net);
+    if (!o->size.count)
+        cell.net.size = train_default_size(&cell.net);
     *t = (TrainConfig){
-        .net = net, .data = { .name = o->data, .dir = o->data_dir, .seed = 1, .limit = o->limit, .label_noise = o->label_noise },
-        .accum = accum, .epochs = o->epochs, .lr = o->lr, .schedule = (Schedule)o->schedule, .warmup = o->warmup,
-        .loaders = (int)o->loaders, .augment = !o->no_augment, .target_acc = o->target_acc, .max_seconds = o->max_seconds,
-        .seed = (uint64_t)o->seed,
+        .net = cell.net, .accum = cell.accum, .epochs = o->epochs, .lr = o->lr, .scaling = (RateRule)o->lr_scaling,
+        .base_batch = o->base_batch, .schedule = (Schedule)o->schedule, .warmup = o->warmup,
+        .feed = { .data = o->data, .dir = o->data_dir, .vocab = o->vocab_file, .limit = o->limit, .label_noise = o->label_noise,
+                  .policy = (TextPolicy)o->padding, .loaders = (int)o->loaders, .augment = !o->no_augment, .seed = (uint64_t)o->seed },
+        .rules = session_rules(), .target_acc = o->target_acc, .max_seconds = o->max_seconds, .seed = (uint64_t)o->seed,
     };
+    t->rules.max_norm = (float)o->clip;
     return status_ok();
 }
 
@@ -444,6 +448,9 @@ static void print_training(const json_t *entry)
 {
     const json_t *epochs = json_object_get(entry, "epochs"), *last = json_array_get(epochs, json_array_size(epochs) - 1);
     const json_t *samples = json_object_get(entry, "samples_to_target");
+    const json_t *dice = json_object_get(last, "test_dice");
+    if (json_is_number(dice))
+        printf("test Dice %.2f %%, ", json_number_value(dice));
     if (last)
         printf("test accuracy %.2f %% after %" JSON_INTEGER_FORMAT " samples in %.1f s of training, %.0f samples/s\n",
                json_number_value(json_object_get(last, "test_accuracy")), json_integer_value(json_object_get(last, "samples")),
@@ -461,7 +468,6 @@ Status run_train(const Options *o, int argc, char **argv, bool *partial)
     char name[CELL_NAME_BYTES];
     Status status;
     TRY_GOTO(status, train_from_options(o, &t), out);
-    TRY_GOTO(status, net_check(&t.net), out);
     TRY_GOTO(status, train_check_data(&t), out);
     TRY_GOTO(status, open_record(&r, argc, argv, false), out);
     TRY_GOTO(status, run_training(&r, &t), out);

@@ -4,6 +4,7 @@
 #include "env.h"
 #include "interrupt.h"
 #include "profile.h"
+#include "random_batch.h"
 #include "record.h"
 #include "stats.h"
 
@@ -16,25 +17,107 @@
 enum { WARMUP_STEPS = 2, MIN_SAMPLES = 5, MIN_SAMPLES_LATE = 2, MAX_SAMPLES = 1000, PROFILE_STEPS = 2 };
 static const float MEASURE_LEARNING_RATE = 1e-3f; /* real updates, small enough that random labels do no harm */
 
+/* What differs from the standard form of this net, for names: "/width:0.25/stem:small". */
+void cell_name_extra(const NetConfig *n, char *text, size_t size)
+{
+    const NetConfig standard = net_config_default(n->net);
+    size_t at = 0;
+    text[0] = '\0';
+#define PUT(differs, ...) do { if ((differs) && at < size) at += (size_t)snprintf(text + at, size - at, __VA_ARGS__); } while (0)
+    PUT(n->width != standard.width, "/width:%g", n->width);
+    PUT(n->stem != standard.stem, "/stem:%s", stem_names[n->stem]);
+    PUT(n->depth != standard.depth, "/depth:%" PRId64, n->depth);
+    PUT(n->stem_stride != standard.stem_stride, "/stem_stride:%d", n->stem_stride);
+    PUT(net_loss(n) != LOSS_CLASSES && n->classes != standard.classes, "/classes:%" PRId64, n->classes);
+    PUT(n->layers != standard.layers, "/layers:%" PRId64, n->layers);
+    PUT(n->hidden != standard.hidden, "/hidden:%" PRId64, n->hidden);
+    PUT(n->heads != standard.heads, "/heads:%" PRId64, n->heads);
+    PUT(n->head != standard.head, "/head:%s", head_names[n->head]);
+    PUT(n->dropout != standard.dropout, "/dropout:%g", (double)n->dropout);
+    PUT(n->optim.kind != standard.optim.kind, "/optim:%s", optim_names[n->optim.kind]);
+#undef PUT
+}
+
 const char *cell_name(const CellConfig *cell, char *text, size_t size)
 {
     const NetConfig *n = &cell->net;
-    char extra[64] = "";
-    if (n->width != 1.0)
-        snprintf(extra, sizeof extra, "/width:%g", n->width);
-    if (n->stem != STEM_STANDARD)
-        snprintf(extra + strlen(extra), sizeof extra - strlen(extra), "/stem:%s", stem_names[n->stem]);
-    snprintf(text, size, "%s/size:%" PRId64 "/batch:%" PRId64 "/amp:%s/accum:%" PRId64 "%s",
-             n->net, n->size, n->batch, amp_names[n->amp], cell->accum, extra);
+    char extra[96];
+    cell_name_extra(n, extra, sizeof extra);
+    snprintf(text, size, "%s/%s:%" PRId64 "/batch:%" PRId64 "/amp:%s/accum:%" PRId64 "%s", n->net,
+             net_is_text(n) ? "seq" : "size", n->size, n->batch, amp_names[n->amp], cell->accum, extra);
     return text;
 }
 
 json_t *cell_axes(const CellConfig *cell)
 {
     const NetConfig *n = &cell->net;
-    return json_pack("{s:s,s:I,s:I,s:s,s:I,s:f,s:I,s:s}", "net", n->net, "size", (json_int_t)n->size, "batch",
-                     (json_int_t)n->batch, "amp", amp_names[n->amp], "accum", (json_int_t)cell->accum, "width", n->width,
-                     "classes", (json_int_t)n->classes, "stem", stem_names[n->stem]);
+    json_t *axes = json_pack("{s:s,s:I,s:I,s:s,s:I,s:I,s:f,s:I,s:s,s:s,s:f}", "net", n->net, "size", (json_int_t)n->size, "batch",
+                             (json_int_t)n->batch, "amp", amp_names[n->amp], "accum", (json_int_t)cell->accum, "effective_batch",
+                             (json_int_t)(cell->accum * n->batch), "width", n->width, "classes", (json_int_t)n->classes, "stem",
+                             stem_names[n->stem], "optimizer", optim_names[n->optim.kind], "momentum", (double)n->optim.momentum);
+    json_t *own = net_is_text(n)
+        ? json_pack("{s:I,s:I,s:I,s:I,s:s,s:f}", "layers", (json_int_t)n->layers, "hidden", (json_int_t)n->hidden, "heads",
+                    (json_int_t)n->heads, "vocab", (json_int_t)n->vocab, "head", head_names[n->head], "dropout", (double)n->dropout)
+        : json_pack("{s:I,s:i}", "depth", (json_int_t)n->depth, "stem_stride", n->stem_stride);
+    if (!axes || !own || json_object_update(axes, own)) {
+        json_decref(axes);
+        axes = NULL;
+    }
+    json_decref(own);
+    return axes;
+}
+
+static void take_integer(const json_t *axes, const char *name, int64_t *to)
+{
+    const json_t *value = json_object_get(axes, name);
+    if (json_is_integer(value))
+        *to = json_integer_value(value);
+}
+
+static void take_choice(const json_t *axes, const char *name, const char *const *names, int count, int *to)
+{
+    const char *text = json_string_value(json_object_get(axes, name));
+    for (int i = 0; text && i < count; i++)
+        if (!strcmp(text, names[i]))
+            *to = i;
+}
+
+bool cell_from_record(const json_t *axes, CellConfig *out)
+{
+    const char *net = json_string_value(json_object_get(axes, "net"));
+    const json_t *width = json_object_get(axes, "width"), *momentum = json_object_get(axes, "momentum");
+    if (!net || !json_is_number(width))
+        return false;
+    *out = (CellConfig){ net_config_default(net), 1 };
+    NetConfig *n = &out->net;
+    int64_t stem_stride = n->stem_stride;
+    int amp = AMP_OFF, stem = n->stem, head = n->head, optim = (int)n->optim.kind;
+    n->width = json_number_value(width);
+    take_integer(axes, "size", &n->size);
+    take_integer(axes, "batch", &n->batch);
+    take_integer(axes, "accum", &out->accum);
+    take_integer(axes, "classes", &n->classes);
+    take_integer(axes, "depth", &n->depth);
+    take_integer(axes, "stem_stride", &stem_stride);
+    take_integer(axes, "layers", &n->layers);
+    take_integer(axes, "hidden", &n->hidden);
+    take_integer(axes, "heads", &n->heads);
+    take_integer(axes, "vocab", &n->vocab);
+    take_choice(axes, "amp", amp_names, AMP_COUNT, &amp);
+    take_choice(axes, "stem", stem_names, STEM_COUNT, &stem);
+    take_choice(axes, "head", head_names, HEAD_COUNT, &head);
+    take_choice(axes, "optimizer", optim_names, OPTIM_COUNT, &optim);
+    if (json_is_number(momentum))
+        n->optim.momentum = (float)json_number_value(momentum);
+    if (json_is_number(json_object_get(axes, "dropout")))
+        n->dropout = (float)json_number_value(json_object_get(axes, "dropout"));
+    n->amp = (Amp)amp;
+    n->stem = (Stem)stem;
+    n->head = (Head)head;
+    n->optim.kind = (OptimKind)optim;
+    n->stem_stride = (int)stem_stride;
+    n->accumulate = out->accum > 1;
+    return net_check(n).code == STATUS_OK;
 }
 
 static json_t *bytes_or_null(size_t bytes) { return bytes ? json_integer((json_int_t)bytes) : json_null(); }
@@ -94,13 +177,23 @@ size_t memory_limit(const BackendInfo *info, int64_t option)
     return available && available < info->memory_bytes ? available : info->memory_bytes;
 }
 
+/* What the hardware only emulates is not timed. */
+static Status check_timed(Amp amp, const BackendInfo *info)
+{
+    if (amp == AMP_BF16 && !info->fast_bf16)
+        return status_error(STATUS_UNSUPPORTED, "bf16 is not timed here: %s", info->bf16_reason);
+    if (amp == AMP_FP16 && !info->fast_fp16)
+        return status_error(STATUS_UNSUPPORTED, "fp16 is not timed here: %s", info->fp16_reason);
+    return status_ok();
+}
+
 Status bench_open(const NetConfig *net, const MeasureOptions *options, Bench *out)
 {
     memset(out, 0, sizeof *out);
     TRY(backend_open(options->device, &options->backend, &out->backend));
     backend_describe(out->backend, &out->info);
-    if (net->amp == AMP_BF16 && !out->info.fast_bf16)
-        return status_error(STATUS_UNSUPPORTED, "bf16 is not timed here: %s", out->info.bf16_reason);
+    if (options->timed)
+        TRY(check_timed(net->amp, &out->info));
     TRY(net_build(net, &out->net));
     TRY(exec_plan_memory(out->net.graph, out->backend, &options->exec, &out->plan));
     size_t limit = memory_limit(&out->info, options->mem_limit);
@@ -109,7 +202,7 @@ Status bench_open(const NetConfig *net, const MeasureOptions *options, Bench *ou
         return status_error(STATUS_OOM, "needs %s, the limit is %s", format_bytes((double)out->plan.total, need, sizeof need),
                             format_bytes((double)limit, have, sizeof have));
     }
-    out->session.net = &out->net;
+    out->session = (Session){ .net = &out->net, .rules = session_rules(), .seed = options->seed };
     TRY(exec_create(out->net.graph, out->backend, &options->exec, &out->session.exec));
     return exec_init(out->session.exec, options->seed);
 }
@@ -122,37 +215,10 @@ void bench_close(Bench *bench)
     memset(bench, 0, sizeof *bench);
 }
 
-Status cell_batch_create(const NetConfig *net, uint64_t seed, MicroBatch *out)
-{
-    size_t n = (size_t)(net->batch * net->size * net->size * net->channels);
-    uint8_t *pixels = malloc(n);
-    int32_t *labels = malloc((size_t)net->batch * sizeof *labels);
-    if (!pixels || !labels) {
-        free(pixels);
-        free(labels);
-        return status_error(STATUS_OOM, "out of memory for one generated batch of %zu bytes", n);
-    }
-    for (size_t i = 0; i < n; i += 16) {
-        RngBlock block = rng_block(seed, 1, i);
-        memcpy(pixels + i, block.word, n - i < 16 ? n - i : 16);
-    }
-    for (int64_t i = 0; i < net->batch; i++)
-        labels[i] = (int32_t)rng_below(seed, 2, (uint64_t)i, net->classes);
-    *out = (MicroBatch){ pixels, labels };
-    return status_ok();
-}
-
-void cell_batch_free(MicroBatch *batch)
-{
-    free((void *)batch->pixels);
-    free((void *)batch->labels);
-    *batch = (MicroBatch){ NULL, NULL };
-}
-
 Status cell_run_step(Bench *b, const MicroBatch *data, int64_t accum)
 {
     TRY(interrupt_check());
-    TRY(step_begin(&b->session, accum * b->net.config.batch));
+    TRY(step_begin(&b->session, accum * data->counted));
     for (int64_t k = 0; k < accum; k++)
         TRY(step_micro(&b->session, data));
     TRY(step_update(&b->session, MEASURE_LEARNING_RATE));
@@ -316,14 +382,14 @@ static Status cell_entry(const CellConfig *cell, Bench *b, const MeasureOptions 
 Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_t **entry)
 {
     Bench bench;
-    MicroBatch data = { NULL, NULL };
+    MicroBatch data = { 0 };
     Samples *samples = NULL;
     json_t *profile = NULL, *primitives = NULL;
     Status status;
     *entry = NULL;
     env_process_peak_reset();
     TRY_GOTO(status, bench_open(&cell->net, options, &bench), out);
-    TRY_GOTO(status, cell_batch_create(&cell->net, options->seed, &data), out);
+    TRY_GOTO(status, random_batch_create(&cell->net, options->seed, &data), out);
     samples = calloc(1, sizeof *samples);
     if (!samples)
         TRY_GOTO(status, status_error(STATUS_OOM, "out of memory for the samples of a cell"), out);
@@ -342,7 +408,7 @@ out:
     json_decref(profile);
     json_decref(primitives);
     free(samples);
-    cell_batch_free(&data);
+    random_batch_free(&data);
     bench_close(&bench);
     return status;
 }

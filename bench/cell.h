@@ -25,16 +25,21 @@ typedef struct MeasureOptions {
     int64_t        mem_limit;          /* bytes; 0 = the device's capacity */
     bool           profile, primitives;
     const char    *trace_path;         /* NULL = none */
+    bool           timed;              /* times will be reported: formats that this hardware only emulates are refused */
     uint64_t       seed;
     Peaks          peaks;
     const json_t  *verified;           /* what verify_net found for this kind of net, or NULL */
 } MeasureOptions;
 
-/* "resnet50/size:224/batch:32/amp:bf16/accum:4", with /width: and /stem: where they are not the standard. */
+/* "resnet50/size:224/batch:32/amp:bf16/accum:4", "bert/seq:128/...", and what is not the net's standard: "/width:0.5". */
 const char *cell_name(const CellConfig *cell, char *text, size_t size);
+void        cell_name_extra(const NetConfig *net, char *text, size_t size); /* that last part alone */
 
 /* The "axes" member. NULL if out of memory. */
 json_t *cell_axes(const CellConfig *cell);
+
+/* The cell that has these axes in a record (the net's name stays owned by the record); false if they are of no net here. */
+bool cell_from_record(const json_t *axes, CellConfig *out);
 
 /* The "memory" member; 0 = not measured. NULL if out of memory. */
 json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_peak);
@@ -43,17 +48,13 @@ json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_pe
 typedef struct Bench { Backend *backend; BackendInfo info; Net net; MemPlan plan; Session session; } Bench;
 
 /* Opens the device, builds the net, plans its memory and compares that with the limit (STATUS_OOM with both numbers if
- * it cannot fit; nothing is allocated then), prepares and initialises. bf16 on hardware that only emulates it is
- * STATUS_UNSUPPORTED with the reason. bench_close may be called in any state after bench_open was tried. */
+ * it cannot fit; nothing is allocated then), prepares and initialises. If times are wanted, bf16 or fp16 on hardware that only
+ * emulates it is STATUS_UNSUPPORTED with the reason. bench_close may be called in any state after bench_open was tried. */
 Status bench_open(const NetConfig *net, const MeasureOptions *options, Bench *out);
 void   bench_close(Bench *bench);
 
 /* Bytes a run may use: the option's limit, or the device's capacity, or what the system has free if that is less. */
 size_t memory_limit(const BackendInfo *info, int64_t option);
-
-/* Random pixels and labels of one micro-batch: speed does not depend on what they show. cell_batch_free takes any state. */
-Status cell_batch_create(const NetConfig *net, uint64_t seed, MicroBatch *out);
-void   cell_batch_free(MicroBatch *batch);
 
 /* One update as it is timed: accum times the same micro-batch, then the optimiser with a small learning rate; waits for
  * the device. STATUS_INTERRUPTED once a signal has come. */
@@ -68,6 +69,7 @@ json_t *cell_failed(const CellConfig *cell, const Status *why);
 
 /* Compares loss and every gradient of a small net of this kind (same ops, types and flags; width, size and batch reduced)
  * with the float64 reference: {"against", "max_error", "bound", ...}. STATUS_NUMERIC if it is too far off. */
+NetConfig verify_reduced(const NetConfig *like); /* that small net: two cells whose small nets are equal share a verification */
 Status verify_net(const NetConfig *like, const MeasureOptions *options, json_t **result);
 
 /* Measures the peaks with large matrix products, convolutions and sums; about three seconds. */

@@ -3,6 +3,7 @@
 #include "env.h"
 #include "gbench.h"
 #include "interrupt.h"
+#include "presets.h"
 #include "record.h"
 #include "report.h"
 #include "serve.h"
@@ -27,8 +28,11 @@ static Status print_json(json_t *root)
 static void print_plan(const NetConfig *net, const MemPlan *plan, int64_t params, size_t limit)
 {
     char text[32];
-    printf("%s, %" PRId64 " x %" PRId64 ", batch %" PRId64 ", amp %s: %" PRId64 " parameters\n", net->net, net->size, net->size, net->batch,
-           amp_names[net->amp], params);
+    if (net_is_text(net))
+        printf("%s, sequences of %" PRId64, net->net, net->size);
+    else
+        printf("%s, %" PRId64 " x %" PRId64, net->net, net->size, net->size);
+    printf(", batch %" PRId64 ", amp %s, %s: %" PRId64 " parameters\n", net->batch, amp_names[net->amp], optim_names[net->optim.kind], params);
     for (int k = 0; k < MEM_KIND_COUNT; k++)
         printf("  %-12s %14zu  %10s\n", mem_kind_names[k], plan->kind[k], format_bytes((double)plan->kind[k], text, sizeof text));
     printf("  %-12s %14zu  %10s\n", "total", plan->total, format_bytes((double)plan->total, text, sizeof text));
@@ -45,20 +49,9 @@ static void print_plan(const NetConfig *net, const MemPlan *plan, int64_t params
 
 static Status run_plan(const Options *o, bool *partial)
 {
-    CellConfig cell = { net_config_default(), 1 };
-    NetConfig *net = &cell.net;
-    int64_t amp = AMP_OFF;
-    net->net = o->net;
-    net->width = o->width;
-    net->classes = o->classes;
-    net->stem = (Stem)o->stem;
-    net->size = o->stem == STEM_SMALL ? 32 : 224;
-    TRY(axis_single(&o->size, "size", &net->size));
-    TRY(axis_single(&o->batch, "batch", &net->batch));
-    TRY(axis_single(&o->amp, "amp", &amp));
-    TRY(axis_single(&o->accum, "accum", &cell.accum));
-    net->amp = (Amp)amp;
-    net->accumulate = cell.accum > 1;
+    CellConfig cell;
+    TRY(cell_from_axes(o, &cell));
+    const NetConfig *net = &cell.net;
 
     MeasureOptions options = measure_from_options(o);
     Backend *be = NULL;

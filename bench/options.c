@@ -8,9 +8,12 @@
 #include <string.h>
 
 const char *const command_names[COMMAND_COUNT] = { "bench", "train", "plan", "info", "claims", "report", "serve" };
-const char *const schedule_names[SCHEDULE_COUNT + 1] = { "constant", "linear", "cosine", NULL };
 
-static const char *const amp_choices[] = { "off", "bf16", NULL };
+static const char *const amp_choices[] = { "off", "bf16", "fp16", NULL };
+static const char *const net_choices[] = { "resnet50", "unet", "bert", NULL };
+static const char *const head_choices[] = { "masked", "all", "classify", NULL };
+static const char *const optim_choices[] = { "sgd", "adamw", "lamb", "lars", NULL };
+static const char *const padding_choices[] = { "fixed", "dynamic", "budget", NULL };
 static const char *const stem_choices[] = { "standard", "small", NULL };
 static const char *const preset_choices[] = { "smoke", "quick", "full", NULL };
 static const char *const layout_choices[] = { "auto", "blocked", "nhwc", NULL };
@@ -27,7 +30,7 @@ static const char *const command_help[COMMAND_COUNT] = {
 
 typedef enum OptionType {
     TYPE_FLAG, TYPE_INT, TYPE_REAL, TYPE_TEXT, TYPE_BYTES,
-    TYPE_CHOICE,       /* int64_t: index into choices */
+    TYPE_CHOICE,       /* int64_t: index into choices; -1 = not given and without an initial value */
     TYPE_NAME,         /* const char *: one of choices */
     TYPE_AXIS_INT, TYPE_AXIS_CHOICE
 } OptionType;
@@ -45,7 +48,7 @@ typedef struct OptionSpec {
     int         commands;
     double      low, high;
     const char *const *choices;
-    const char *initial;      /* parsed like the user's own text; NULL = zero, or not given */
+    const char *initial;      /* parsed like the user's own text; NULL = not given: 0, for TYPE_REAL NaN, for TYPE_CHOICE -1 */
     const char *help;
 } OptionSpec;
 
@@ -56,29 +59,46 @@ static const OptionSpec specs[] = {
     { "threads", TYPE_INT, AT(threads), ALL & ~REPORT, 0, 4096, NULL, "0", "CPU threads; 0 = every core this process may use" },
     { "layout", TYPE_NAME, AT(layout), ALL & ~REPORT, 0, 0, layout_choices, "auto", "layout of activations, for experiments" },
 
-    { "net", TYPE_TEXT, AT(net), NET, 0, 0, NULL, "resnet50", "net to run" },
-    { "size", TYPE_AXIS_INT, AT(size), NET, 8, 4096, NULL, NULL, "input height = width in pixels" },
+    { "net", TYPE_NAME, AT(net), NET, 0, 0, net_choices, "resnet50", "net to run" },
+    { "size", TYPE_AXIS_INT, AT(size), NET, 8, 4096, NULL, NULL, "images: height = width in pixels; bert: longest sequence in tokens" },
     { "batch", TYPE_AXIS_INT, AT(batch), NET, 1, 65536, NULL, NULL, "samples in a micro-batch" },
-    { "amp", TYPE_AXIS_CHOICE, AT(amp), NET, 0, 0, amp_choices, NULL, "mixed precision" },
+    { "amp", TYPE_AXIS_CHOICE, AT(amp), NET, 0, 0, amp_choices, NULL, "mixed precision; fp16 has a dynamic loss scale" },
     { "accum", TYPE_AXIS_INT, AT(accum), NET, 1, 65536, NULL, NULL, "micro-batches in one update" },
-    { "width", TYPE_REAL, AT(width), NET, 0.01, 16, NULL, "1", "multiplier of every layer's channels" },
-    { "classes", TYPE_INT, AT(classes), BENCH | PLAN | SERVE, 2, 100000, NULL, "1000", "classes of the output" },
-    { "stem", TYPE_CHOICE, AT(stem), NET, 0, 0, stem_choices, "standard", "standard: 7x7/2 and max pool; small: 3x3/1 for small images" },
-    { "zero-gamma", TYPE_FLAG, AT(zero_gamma), TRAIN, 0, 0, NULL, NULL, "start the last batch norm of each block at 0" },
-    { "momentum", TYPE_REAL, AT(momentum), TRAIN, 0, 0.9999, NULL, "0.9", "SGD momentum" },
-    { "weight-decay", TYPE_REAL, AT(weight_decay), TRAIN, 0, 1, NULL, "0.0001", "SGD weight decay, not for batch norm and biases" },
+    { "width", TYPE_REAL, AT(width), NET, 0.01, 16, NULL, "1", "resnet50, unet: multiplier of every layer's channels" },
+    { "classes", TYPE_INT, AT(classes), BENCH | PLAN | SERVE | TRAIN, 1, 100000, NULL, NULL, "classes of the output; unet 1: BCE + soft Dice; train takes them from the data" },
+    { "stem", TYPE_CHOICE, AT(stem), NET, 0, 0, stem_choices, "standard", "resnet50: standard is 7x7/2 and max pool, small 3x3/1 for small images" },
+    { "depth", TYPE_INT, AT(depth), NET, 1, 8, NULL, NULL, "unet: levels of pooling, 4 if not given" },
+    { "stem-stride", TYPE_INT, AT(stem_stride), NET, 1, 2, NULL, NULL, "unet: 2 halves every feature map" },
+    { "layers", TYPE_INT, AT(layers), NET, 1, 128, NULL, NULL, "bert: encoder layers, 12 if not given" },
+    { "hidden", TYPE_INT, AT(hidden), NET, 1, 16384, NULL, NULL, "bert: features of a token, 768 if not given" },
+    { "heads", TYPE_INT, AT(heads), NET, 1, 256, NULL, NULL, "bert: attention heads, 12 if not given" },
+    { "vocab-size", TYPE_INT, AT(vocab), NET, 2, 1000000, NULL, NULL, "bert: entries of the vocabulary, 30522 if not given" },
+    { "head", TYPE_CHOICE, AT(head), NET, 0, 0, head_choices, "masked", "bert: masked LM on target tokens, on all tokens, or classification" },
+    { "tokens", TYPE_INT, AT(tokens), NET, 8, 16777216, NULL, NULL, "bert: rows of tokens in a micro-batch, for --padding budget; batch x size if not given" },
+    { "dropout", TYPE_REAL, AT(dropout), NET, 0, 0.99, NULL, NULL, "bert: 0.1 if not given" },
+    { "zero-gamma", TYPE_FLAG, AT(zero_gamma), TRAIN, 0, 0, NULL, NULL, "resnet50: start the last batch norm of each block at 0" },
+    { "optimizer", TYPE_CHOICE, AT(optimizer), NET, 0, 0, optim_choices, NULL, "sgd if not given, for bert adamw" },
+    { "momentum", TYPE_REAL, AT(momentum), NET, 0, 0.9999, NULL, NULL, "sgd, lars: 0.9 if not given" },
+    { "beta1", TYPE_REAL, AT(beta1), TRAIN, 0, 0.9999, NULL, NULL, "adamw, lamb: 0.9 if not given" },
+    { "beta2", TYPE_REAL, AT(beta2), TRAIN, 0, 0.99999, NULL, NULL, "adamw, lamb: 0.999 if not given" },
+    { "weight-decay", TYPE_REAL, AT(weight_decay), TRAIN, 0, 1, NULL, NULL, "not for norms and biases; 0.0001 if not given, for bert 0.01" },
+    { "clip", TYPE_REAL, AT(clip), TRAIN, 0, 1e9, NULL, "0", "largest norm of all gradients together; 0 = no clipping" },
 
-    { "data", TYPE_TEXT, AT(data), TRAIN, 0, 0, NULL, "fashion-mnist", "data set: fashion-mnist, folder or shapes" },
+    { "data", TYPE_TEXT, AT(data), TRAIN, 0, 0, NULL, NULL, "data set: fashion-mnist, folder, shapes; mri, masks, ellipses, vessels; bible, glosses, text, gloss-classes, copy" },
     { "data-dir", TYPE_TEXT, AT(data_dir), TRAIN, 0, 0, NULL, NULL, "where its files are, if not in the usual place" },
+    { "vocab", TYPE_TEXT, AT(vocab_file), TRAIN, 0, 0, NULL, NULL, "bert: a WordPiece vocab.txt; without it one is built from the text" },
+    { "padding", TYPE_CHOICE, AT(padding), TRAIN, 0, 0, padding_choices, "fixed", "bert: how sequences lie in a batch; budget packs them into --tokens rows" },
     { "limit", TYPE_INT, AT(limit), TRAIN, 0, 1e9, NULL, "0", "use only so many samples of each split; 0 = all" },
     { "label-noise", TYPE_REAL, AT(label_noise), TRAIN, 0, 1, NULL, "0", "share of labels drawn at random (shapes only)" },
     { "epochs", TYPE_INT, AT(epochs), TRAIN, 1, 100000, NULL, "1", "passes over the training split" },
-    { "lr", TYPE_REAL, AT(lr), TRAIN, 0, 1000, NULL, "0", "learning rate; 0 = 0.1 x effective batch / 256" },
+    { "lr", TYPE_REAL, AT(lr), TRAIN, 0, 1000, NULL, "0", "learning rate; 0 = by the optimizer: sgd 0.1 x effective batch / 256, lars ten times that, adamw 0.0003, lamb 0.002" },
+    { "lr-scaling", TYPE_CHOICE, AT(lr_scaling), TRAIN, 0, 0, rate_rule_names, "none", "how a given --lr follows the effective batch: --lr x (batch / --base-batch), or its square root" },
+    { "base-batch", TYPE_INT, AT(base_batch), TRAIN, 1, 1e9, NULL, "256", "the effective batch that --lr was chosen for" },
     { "schedule", TYPE_CHOICE, AT(schedule), TRAIN, 0, 0, schedule_names, "cosine", "of the learning rate after the warm-up" },
     { "warmup", TYPE_REAL, AT(warmup), TRAIN, 0, 1000, NULL, "0.25", "epochs of linear warm-up" },
     { "loaders", TYPE_INT, AT(loaders), TRAIN, 0, 256, NULL, "1", "loader threads; 0 = load inside the step" },
     { "no-augment", TYPE_FLAG, AT(no_augment), TRAIN, 0, 0, NULL, NULL, "no random crop and flip" },
-    { "target-acc", TYPE_REAL, AT(target_acc), TRAIN, 0, 100, NULL, "0", "stop at this test accuracy in percent; 0 = run all epochs" },
+    { "target-acc", TYPE_REAL, AT(target_acc), TRAIN, 0, 100, NULL, "0", "stop at this test accuracy (with masks: Dice) in percent; 0 = run all epochs" },
     { "max-seconds", TYPE_REAL, AT(max_seconds), TRAIN, 0, 1e9, NULL, "0", "stop after so long; 0 = never" },
     { "seed", TYPE_INT, AT(seed), RUNS | SERVE, 0, 9e15, NULL, "1", "of weights, order and augmentation" },
 
@@ -301,6 +321,10 @@ Status options_parse(int argc, char **argv, Options *out)
     for (size_t i = 0; i < COUNT_OF(specs); i++)
         if (specs[i].initial)
             TRY(parse_value(&specs[i], specs[i].initial, out));
+        else if (specs[i].type == TYPE_REAL)
+            *(double *)slot(out, &specs[i]) = NAN;
+        else if (specs[i].type == TYPE_CHOICE)
+            *(int64_t *)slot(out, &specs[i]) = -1;
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "help") || !strcmp(argv[1], "-h")) {
         out->help = true;
         return status_ok();
@@ -376,8 +400,8 @@ static json_t *echo_value(const OptionSpec *s, const Options *o)
     case TYPE_FLAG:   return json_boolean(*(const bool *)at);
     case TYPE_INT:    return json_integer(*(const int64_t *)at);
     case TYPE_BYTES:  return *(const int64_t *)at ? json_integer(*(const int64_t *)at) : json_null();
-    case TYPE_REAL:   return json_real(*(const double *)at);
-    case TYPE_CHOICE: return json_string(s->choices[*(const int64_t *)at]);
+    case TYPE_REAL:   return isnan(*(const double *)at) ? json_null() : json_real(*(const double *)at);
+    case TYPE_CHOICE: return *(const int64_t *)at < 0 ? json_null() : json_string(s->choices[*(const int64_t *)at]);
     case TYPE_TEXT:
     case TYPE_NAME:   return *(const char *const *)at ? json_string(*(const char *const *)at) : json_null();
     default: break;

@@ -3,6 +3,7 @@
 #define BATCHMARK_BENCH_OPTIONS_H
 
 #include "../nets/nets.h"
+#include "schedule.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -27,12 +28,15 @@ typedef struct Options {
     const char *net;
     Axis    size, batch, amp, accum;
     double  width;
-    int64_t classes, stem;
+    int64_t classes, stem, depth, stem_stride;             /* 0: the net's own */
+    int64_t layers, hidden, heads, vocab, head, tokens;    /* of bert; 0: its own */
     bool    zero_gamma;
-    double  momentum, weight_decay;
+    int64_t optimizer;                                     /* index, or -1: the net's own */
+    double  momentum, weight_decay, dropout, beta1, beta2; /* NaN: the net's own */
+    double  clip;
     /* data and training */
-    const char *data, *data_dir;
-    int64_t limit, epochs, loaders, seed, schedule;
+    const char *data, *data_dir, *vocab_file;
+    int64_t limit, epochs, loaders, seed, schedule, padding, lr_scaling, base_batch;
     double  label_noise, lr, warmup, target_acc, max_seconds;
     bool    no_augment;
     /* measuring */
@@ -48,9 +52,6 @@ typedef struct Options {
     const char *words[AXIS_MAX];
     int     word_count;
 } Options;
-
-typedef enum Schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_COUNT } Schedule;
-extern const char *const schedule_names[SCHEDULE_COUNT + 1]; /* NULL-terminated, like every list of choices */
 
 /* Reads argv[1..] (the command first). argv must outlive the options. STATUS_USAGE with what was wrong and what would be
  * right. --help and no command at all set help. */

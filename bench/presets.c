@@ -1,56 +1,75 @@
 /* presets.c - the tables of the presets, and their expansion into cells. */
 #include "presets.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct Sweep {
+    const char *net;
     int64_t size[4], batch[10], accum[4]; /* 0 ends a list */
     Amp     amp[AMP_COUNT];
     int     amp_count;
-    double  width;
-    int64_t classes;
+    double  width;                        /* 0: the net's own, like the rest */
+    int64_t classes, layers, hidden, heads, vocab;
     Stem    stem;
+    Head    head;
 } Sweep;
 
 #define BOTH .amp = { AMP_OFF, AMP_BF16 }, .amp_count = 2
+#define SMALL_BERT .layers = 2, .hidden = 128, .heads = 2, .vocab = 1000
 
 static const Sweep smoke_sweeps[] = {
-    { .size = { 64 }, .batch = { 2, 4, 8 }, .accum = { 1 }, BOTH, .width = 0.25, .classes = 100 },
-    { .size = { 64 }, .batch = { 4 }, .accum = { 2 }, BOTH, .width = 0.25, .classes = 100 },
+    { "resnet50", { 64 }, { 2, 4, 8 }, { 1 }, BOTH, .width = 0.25, .classes = 100 },
+    { "resnet50", { 64 }, { 4 }, { 2 }, BOTH, .width = 0.25, .classes = 100 },
+    { "unet", { 64 }, { 1, 2, 4 }, { 1 }, BOTH, .width = 0.25 },
+    { "unet", { 64 }, { 2 }, { 2 }, BOTH, .width = 0.25 },
+    { "bert", { 64 }, { 2, 4, 8 }, { 1 }, BOTH, SMALL_BERT },
+    { "bert", { 64 }, { 4 }, { 2 }, BOTH, SMALL_BERT },
 };
 static const Sweep quick_sweeps[] = {
-    { .size = { 224 }, .batch = { 1, 2, 4, 8, 16 }, .accum = { 1 }, BOTH, .width = 1, .classes = 1000 },
-    { .size = { 224 }, .batch = { 2 }, .accum = { 4 }, BOTH, .width = 1, .classes = 1000 },
-    { .size = { 64 }, .batch = { 1, 8, 32, 64 }, .accum = { 1 }, BOTH, .width = 1, .classes = 1000 },
+    { "resnet50", { 224 }, { 1, 2, 4, 8, 16 }, { 1 }, BOTH },
+    { "resnet50", { 224 }, { 2 }, { 4 }, BOTH },
+    { "resnet50", { 64 }, { 1, 8, 32, 64 }, { 1 }, BOTH },
+    { "unet", { 256 }, { 1, 2, 4 }, { 1 }, BOTH },
+    { "unet", { 256 }, { 1 }, { 4 }, BOTH },
+    { "bert", { 128 }, { 1, 2, 4, 8 }, { 1 }, BOTH },
+    { "bert", { 128 }, { 2 }, { 4 }, BOTH },
 };
 static const Sweep full_sweeps[] = {
-    { .size = { 224 }, .batch = { 1, 2, 4, 8, 16, 32, 64, 128, 256 }, .accum = { 1 }, BOTH, .width = 1, .classes = 1000 },
-    { .size = { 224 }, .batch = { 2, 8, 32 }, .accum = { 2, 4, 8 }, BOTH, .width = 1, .classes = 1000 },
-    { .size = { 64, 384 }, .batch = { 1, 4, 16, 64 }, .accum = { 1 }, BOTH, .width = 1, .classes = 1000 },
+    { "resnet50", { 224 }, { 1, 2, 4, 8, 16, 32, 64, 128, 256 }, { 1 }, BOTH },
+    { "resnet50", { 224 }, { 2, 8, 32 }, { 2, 4, 8 }, BOTH },
+    { "resnet50", { 64, 384 }, { 1, 4, 16, 64 }, { 1 }, BOTH },
+    { "unet", { 256, 512 }, { 1, 2, 4, 8, 16 }, { 1 }, BOTH },
+    { "unet", { 256 }, { 1, 4 }, { 2, 4 }, BOTH },
+    { "bert", { 128 }, { 1, 2, 4, 8, 16, 32, 64 }, { 1 }, BOTH },
+    { "bert", { 128 }, { 8 }, { 2, 4 }, BOTH },
+    { "bert", { 512 }, { 1, 4, 16 }, { 1 }, BOTH },
 };
 
-/* Trainings: batch sizes at one recipe, each with its learning rate (0 = linear in the batch, see train.h). */
+/* Trainings: batch sizes at one recipe, each with its learning rate (0 = the optimiser's usual one, see train.h). */
 typedef struct Recipe {
-    const char *data;
+    const char *net, *data;
     int64_t     size, batch[4], accum, epochs, limit;
-    double      lr[4], width;
-    bool        augment, zero_gamma;
+    double      lr[4], width; /* width 0: the net's own, like the rest */
+    int64_t     layers, hidden, heads, vocab, classes;
+    bool        augment, zero_gamma, adamw;
     Amp         amp;
     Stem        stem;
 } Recipe;
 
 static const Recipe smoke_recipes[] = {
-    { .data = "shapes", .size = 32, .batch = { 16 }, .accum = 1, .epochs = 1, .limit = 512, .width = 0.25, .amp = AMP_OFF, .stem = STEM_SMALL },
+    { "resnet50", "shapes", 32, { 16 }, 1, 1, 512, .width = 0.25, .stem = STEM_SMALL },
+    { "unet", "ellipses", 32, { 8 }, 1, 1, 256, .width = 0.25, .adamw = true },
+    { "bert", "copy", 32, { 16 }, 1, 1, 512, SMALL_BERT },
 };
 static const Recipe quick_recipes[] = {
-    { .data = "fashion-mnist", .size = 28, .batch = { 64, 256 }, .lr = { 0.1, 0.2 }, .accum = 1, .epochs = 2, .width = 0.25, .amp = AMP_BF16, .stem = STEM_SMALL },
+    { "resnet50", "fashion-mnist", 28, { 64, 256 }, 1, 2, .lr = { 0.1, 0.2 }, .width = 0.25, .amp = AMP_BF16, .stem = STEM_SMALL },
 };
 static const Recipe full_recipes[] = {
-    { .data = "fashion-mnist", .size = 28, .batch = { 32, 64, 128, 256 }, .accum = 1, .epochs = 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL,
-      .augment = true, .zero_gamma = true },
-    { .data = "fashion-mnist", .size = 28, .batch = { 64 }, .accum = 4, .epochs = 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL,
-      .augment = true, .zero_gamma = true },
+    { "resnet50", "fashion-mnist", 28, { 32, 64, 128, 256 }, 1, 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL, .augment = true,
+      .zero_gamma = true },
+    { "resnet50", "fashion-mnist", 28, { 64 }, 4, 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL, .augment = true, .zero_gamma = true },
 };
 
 static const char *const foundation_claims[] = { "A1", "A4", "B2", "B16", NULL };
@@ -73,17 +92,58 @@ static const Preset presets[] = {
 
 const char *preset_default(void) { return "quick"; }
 
+static void set_if(int64_t *to, int64_t given)
+{
+    if (given)
+        *to = given;
+}
+
+static void set_if_real(float *to, double given)
+{
+    if (!isnan(given))
+        *to = (float)given;
+}
+
 NetConfig net_from_options(const Options *o)
 {
-    NetConfig n = net_config_default();
-    n.net = o->net;
+    NetConfig n = net_config_default(o->net);
+    int64_t   stem_stride = n.stem_stride;
     n.width = o->width;
-    n.classes = o->classes;
     n.stem = (Stem)o->stem;
+    if (n.stem == STEM_SMALL)
+        n.size = 32;
+    n.head = (Head)o->head;
     n.zero_init_gamma = o->zero_gamma;
-    n.momentum = (float)o->momentum;
-    n.weight_decay = (float)o->weight_decay;
+    n.rows = o->tokens;
+    set_if(&n.classes, o->classes);
+    set_if(&n.depth, o->depth);
+    set_if(&stem_stride, o->stem_stride);
+    n.stem_stride = (int)stem_stride;
+    set_if(&n.layers, o->layers);
+    set_if(&n.hidden, o->hidden);
+    set_if(&n.heads, o->heads);
+    set_if(&n.vocab, o->vocab);
+    set_if_real(&n.dropout, o->dropout);
+    if (o->optimizer >= 0)
+        n.optim.kind = (OptimKind)o->optimizer;
+    set_if_real(&n.optim.momentum, o->momentum);
+    set_if_real(&n.optim.beta1, o->beta1);
+    set_if_real(&n.optim.beta2, o->beta2);
+    set_if_real(&n.optim.weight_decay, o->weight_decay);
     return n;
+}
+
+Status cell_from_axes(const Options *o, CellConfig *cell)
+{
+    int64_t amp = AMP_OFF;
+    *cell = (CellConfig){ net_from_options(o), 1 };
+    TRY(axis_single(&o->size, "size", &cell->net.size));
+    TRY(axis_single(&o->batch, "batch", &cell->net.batch));
+    TRY(axis_single(&o->amp, "amp", &amp));
+    TRY(axis_single(&o->accum, "accum", &cell->accum));
+    cell->net.amp = (Amp)amp;
+    cell->net.accumulate = cell->accum > 1;
+    return status_ok();
 }
 
 static Status add_cell(Work *w, NetConfig net, int64_t accum)
@@ -97,12 +157,23 @@ static Status add_cell(Work *w, NetConfig net, int64_t accum)
     return status_ok();
 }
 
+/* The sizes that sweeps and recipes of text say. */
+static void set_text(NetConfig *n, int64_t layers, int64_t hidden, int64_t heads, int64_t vocab)
+{
+    set_if(&n->layers, layers);
+    set_if(&n->hidden, hidden);
+    set_if(&n->heads, heads);
+    set_if(&n->vocab, vocab);
+}
+
 static Status add_sweep(Work *w, const Sweep *s)
 {
-    NetConfig net = net_config_default();
-    net.width = s->width;
-    net.classes = s->classes;
+    NetConfig net = net_config_default(s->net);
+    net.width = s->width > 0 ? s->width : net.width;
     net.stem = s->stem;
+    net.head = s->head;
+    set_if(&net.classes, s->classes);
+    set_text(&net, s->layers, s->hidden, s->heads, s->vocab);
     for (int i = 0; i < (int)COUNT_OF(s->size) && s->size[i]; i++)
         for (int a = 0; a < s->amp_count; a++)
             for (int k = 0; k < (int)COUNT_OF(s->accum) && s->accum[k]; k++)
@@ -115,6 +186,21 @@ static Status add_sweep(Work *w, const Sweep *s)
     return status_ok();
 }
 
+static NetConfig recipe_net(const Recipe *r, int64_t batch)
+{
+    NetConfig net = net_config_default(r->net);
+    net.size = r->size;
+    net.batch = batch;
+    net.width = r->width > 0 ? r->width : net.width;
+    net.stem = r->stem;
+    net.amp = r->amp;
+    net.zero_init_gamma = r->zero_gamma;
+    net.optim.kind = r->adamw ? OPTIM_ADAMW : net.optim.kind;
+    set_if(&net.classes, r->classes);
+    set_text(&net, r->layers, r->hidden, r->heads, r->vocab);
+    return net;
+}
+
 static Status add_recipe(Work *w, const Recipe *r, const Options *o)
 {
     for (int b = 0; b < (int)COUNT_OF(r->batch) && r->batch[b]; b++) {
@@ -122,16 +208,10 @@ static Status add_recipe(Work *w, const Recipe *r, const Options *o)
         if (!trainings)
             return status_error(STATUS_OOM, "out of memory for the list of trainings");
         w->trainings = trainings;
-        NetConfig net = net_config_default();
-        net.size = r->size;
-        net.batch = r->batch[b];
-        net.width = r->width;
-        net.stem = r->stem;
-        net.amp = r->amp;
-        net.zero_init_gamma = r->zero_gamma;
         w->trainings[w->training_count++] = (TrainConfig){
-            .net = net, .data = { .name = r->data, .seed = 1, .limit = r->limit }, .accum = r->accum, .epochs = r->epochs,
-            .lr = r->lr[b], .schedule = SCHEDULE_COSINE, .warmup = 0.25, .loaders = 1, .augment = r->augment, .seed = (uint64_t)o->seed,
+            .net = recipe_net(r, r->batch[b]), .accum = r->accum, .epochs = r->epochs, .lr = r->lr[b], .base_batch = 1,
+            .schedule = SCHEDULE_COSINE, .warmup = 0.25, .rules = session_rules(), .seed = (uint64_t)o->seed,
+            .feed = { .data = r->data, .limit = r->limit, .loaders = 1, .augment = r->augment, .seed = (uint64_t)o->seed },
         };
     }
     return status_ok();
@@ -147,9 +227,9 @@ static Status add_axes(Work *w, const Options *o)
             for (int k = 0; k < axis_length(&o->accum); k++)
                 for (int b = 0; b < axis_length(&o->batch); b++) {
                     NetConfig net = net_from_options(o);
-                    net.size = axis_or(&o->size, s, o->stem == STEM_SMALL ? 32 : 224);
+                    net.size = axis_or(&o->size, s, net.size);
                     net.amp = (Amp)axis_or(&o->amp, a, AMP_OFF);
-                    net.batch = axis_or(&o->batch, b, 8);
+                    net.batch = axis_or(&o->batch, b, net.batch);
                     TRY(add_cell(w, net, axis_or(&o->accum, k, 1)));
                 }
     return status_ok();

@@ -24,7 +24,8 @@ void   work_free(Work *w);
 /* The name of the preset that fits the machine: quick on a CPU. */
 const char *preset_default(void);
 
-/* A cell's net from the options that are not axes. */
+/* A cell's net from the options that are not axes, and from all of them for a command that takes one value of each axis. */
 NetConfig net_from_options(const Options *o);
+Status    cell_from_axes(const Options *o, CellConfig *cell);
 
 #endif

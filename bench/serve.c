@@ -6,6 +6,7 @@
 #include "interrupt.h"
 #include "isolate.h"
 #include "presets.h"
+#include "random_batch.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -142,15 +143,7 @@ static Status serve(Bench *b, const MicroBatch *data, int64_t accum)
 
 static Status cell_from_options(const Options *o, CellConfig *cell)
 {
-    int64_t amp = AMP_OFF;
-    *cell = (CellConfig){ net_from_options(o), 1 };
-    cell->net.size = o->stem == STEM_SMALL ? 32 : 224;
-    TRY(axis_single(&o->size, "size", &cell->net.size));
-    TRY(axis_single(&o->batch, "batch", &cell->net.batch));
-    TRY(axis_single(&o->amp, "amp", &amp));
-    TRY(axis_single(&o->accum, "accum", &cell->accum));
-    cell->net.amp = (Amp)amp;
-    cell->net.accumulate = cell->accum > 1;
+    TRY(cell_from_axes(o, cell));
     return net_check(&cell->net);
 }
 
@@ -166,7 +159,7 @@ Status serve_steps(const Options *o)
 {
     CellConfig cell;
     Bench bench;
-    MicroBatch data = { NULL, NULL };
+    MicroBatch data = { 0 };
     MeasureOptions options = measure_from_options(o);
     json_t *verified = NULL;
     Status status;
@@ -175,7 +168,7 @@ Status serve_steps(const Options *o)
     VerifyTask task = { &cell, &options };
     TRY_GOTO(status, isolate_run(verify_task, &task, &verified), failed);
     TRY_GOTO(status, bench_open(&cell.net, &options, &bench), failed);
-    TRY_GOTO(status, cell_batch_create(&cell.net, options.seed, &data), failed);
+    TRY_GOTO(status, random_batch_create(&cell.net, options.seed, &data), failed);
     TRY_GOTO(status, reply_ready(&bench, &cell), out);
     status = serve(&bench, &data, cell.accum);
     goto out;
@@ -183,7 +176,7 @@ failed:
     status = reply_failure(status);
 out:
     json_decref(verified);
-    cell_batch_free(&data);
+    random_batch_free(&data);
     bench_close(&bench);
     return status;
 }

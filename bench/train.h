@@ -2,25 +2,31 @@
 #ifndef BATCHMARK_BENCH_TRAIN_H
 #define BATCHMARK_BENCH_TRAIN_H
 
-#include "../datasets/data.h"
 #include "cell.h"
+#include "feed.h"
+#include "schedule.h"
 
 typedef struct TrainConfig {
-    NetConfig     net;           /* classes, mean and deviation are set from the data */
-    DatasetConfig data;          /* size is set from the net */
+    NetConfig     net;           /* what the data decide is set from them, see feed.h */
+    FeedConfig    feed;
     int64_t       accum, epochs;
-    double        lr;            /* peak; 0 = 0.1 x effective batch / 256 (Goyal et al. 2017) */
+    double        lr;            /* peak; 0 = the optimiser's usual one, see train_peak_rate */
+    RateRule     scaling;       /* of a given lr with the effective batch ... */
+    int64_t       base_batch;    /* ... from the one that it was chosen for */
     Schedule      schedule;
     double        warmup;        /* epochs of linear warm-up */
-    int           loaders;
-    bool          augment;
-    double        target_acc;    /* percent of the test split; 0 = none */
+    UpdateRules   rules;         /* clipping, loss scale */
+    double        target_acc;    /* percent of the test split: accuracy, or Dice where there are masks; 0 = none */
     double        max_seconds;   /* 0 = no limit */
     uint64_t      seed;
 } TrainConfig;
 
 /* "resnet50/data:fashion-mnist/size:28/batch:64/accum:2/amp:bf16/seed:1" and what differs from the standard. */
 const char *train_name(const TrainConfig *t, char *text, size_t size);
+
+/* Batch and size where the user gives none: small enough for a CPU. */
+int64_t train_default_batch(const NetConfig *net);
+int64_t train_default_size(const NetConfig *net);
 
 /* Opens the data set once, so that a wrong name, folder or file is known before a record is begun. */
 Status train_check_data(const TrainConfig *t);
@@ -32,7 +38,8 @@ Status train_run(const TrainConfig *t, const MeasureOptions *options, bool progr
 /* The entry of a training that could not start or broke off. NULL if out of memory. */
 json_t *train_failed(const TrainConfig *t, const Status *why);
 
-/* Learning rate of one update (0-based) of `updates`, by schedule and warm-up; constant after the last. */
-double schedule_rate(Schedule schedule, double peak, int64_t update, int64_t updates, int64_t warmup_updates);
+/* The learning rate after the warm-up: `lr` scaled, or by default for SGD 0.1 x effective batch / 256 (Goyal et al. 2017), for
+ * LARS ten times that, for AdamW 3e-4 and for LAMB 2e-3. */
+double train_peak_rate(const TrainConfig *t);
 
 #endif

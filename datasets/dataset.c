@@ -1,21 +1,22 @@
 /* dataset.c - the part of a Dataset that all sources share: look-up by name, checks of the config, `limit`,
- * channel statistics; and the few helpers for paths, errors and shuffles that the sources use. */
+ * channel statistics; and the shuffle that the sources use. */
 #include "source.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIZE_MIN = 8, SIZE_MAX_PIXELS = 4096 };
+enum { SIZE_MIN = 8, SIZE_MAX_PIXELS = 4096, CLASSES_MIN = 2, CLASSES_MAX = 255 };
 
-static const Source *const sources[] = { &source_fashion_mnist, &source_folder, &source_shapes };
+static const Source *const sources[] = {
+    &source_fashion_mnist, &source_folder, &source_shapes, &source_mri, &source_masks, &source_ellipses, &source_vessels,
+};
 
 const char *dataset_names(void)
 {
-    return "fashion-mnist, folder, shapes";
+    return "fashion-mnist, folder, shapes, mri, masks, ellipses, vessels";
 }
 
 static Status check_config(const DatasetConfig *config, const Source **out)
@@ -35,8 +36,13 @@ static Status check_config(const DatasetConfig *config, const Source **out)
                             config->limit);
     if (!(config->label_noise >= 0.0 && config->label_noise <= 1.0))
         return status_error(STATUS_USAGE, "%s: label noise %g is outside 0..1", name, config->label_noise);
-    if (config->label_noise > 0.0 && !source->generator)
-        return status_error(STATUS_USAGE, "%s: label noise is for generated data only", name);
+    if (config->label_noise > 0.0 && !(source->generator && source->read))
+        return status_error(STATUS_USAGE, "%s: label noise is for generated labels only", name);
+    if (config->classes != 0 && !source->takes_classes)
+        return status_error(STATUS_USAGE, "%s has its own number of classes (%" PRId64 " was given)", name, config->classes);
+    if (config->classes != 0 && (config->classes < CLASSES_MIN || config->classes > CLASSES_MAX))
+        return status_error(STATUS_USAGE, "%s: %" PRId64 " classes, expected %d..%d with the background", name,
+                            config->classes, CLASSES_MIN, CLASSES_MAX);
     if (config->dir && source->generator)
         return status_error(STATUS_USAGE, "%s is generated and reads no directory ('%s' was given)", name,
                             dataset_shown_path(config->dir));
@@ -73,11 +79,15 @@ static Status apply_limit(Dataset *ds, const DatasetConfig *config)
     return status_ok();
 }
 
-static Status read_at_size(const Dataset *ds, Split split, int64_t index, int64_t size, uint8_t *pixels,
-                           int32_t *label)
+/* One of label and mask is written, by the data set's task. */
+static Status read_at_size(const Dataset *ds, Split split, int64_t index, int64_t size, uint8_t *pixels, int32_t *label,
+                           uint8_t *mask)
 {
+    CHECK(split >= 0 && split < SPLIT_COUNT);
     CHECK(index >= 0 && index < ds->count[split]);
     int64_t from = ds->pick[split] ? ds->pick[split][index] : index;
+    if (ds->source->read_mask)
+        return ds->source->read_mask(ds->state, split, from, size, pixels, mask);
     TRY(ds->source->read(ds->state, split, from, size, pixels, label));
     CHECK(*label >= 0 && *label < ds->classes);
     return status_ok();
@@ -90,7 +100,7 @@ static Status measure_channels(Dataset *ds)
     int64_t samples = count < ds->source->stats_samples ? count : ds->source->stats_samples;
     int64_t size = ds->size < ds->source->stats_size ? ds->size : ds->source->stats_size;
     int64_t area = size * size;
-    uint8_t *pixels = malloc((size_t)area * 3);
+    uint8_t *pixels = malloc((size_t)area * 4), *mask = pixels ? pixels + 3 * area : NULL;
     if (!pixels)
         return status_error(STATUS_OOM, "%s: no memory for channel statistics", ds->source->name);
 
@@ -98,7 +108,7 @@ static Status measure_channels(Dataset *ds)
     uint64_t sum[3] = { 0, 0, 0 }, squares[3] = { 0, 0, 0 };
     for (int64_t i = 0; i < samples; i++) {
         int32_t label;
-        TRY_GOTO(status, read_at_size(ds, SPLIT_TRAIN, i * count / samples, size, pixels, &label), out);
+        TRY_GOTO(status, read_at_size(ds, SPLIT_TRAIN, i * count / samples, size, pixels, &label, mask), out);
         for (int64_t p = 0; p < area; p++) {
             for (int c = 0; c < 3; c++) {
                 uint32_t v = pixels[3 * p + c];
@@ -158,6 +168,11 @@ void dataset_close(Dataset *ds)
     free(ds);
 }
 
+DataTask dataset_task(const Dataset *ds)
+{
+    return ds->source->read_mask ? TASK_SEGMENT : TASK_CLASSIFY;
+}
+
 int64_t dataset_count(const Dataset *ds, Split split)
 {
     CHECK(split >= 0 && split < SPLIT_COUNT);
@@ -193,31 +208,12 @@ void dataset_channel_stats(const Dataset *ds, float mean[3], float deviation[3])
 
 Status dataset_read(const Dataset *ds, Split split, int64_t index, uint8_t *pixels, int32_t *label)
 {
-    CHECK(split >= 0 && split < SPLIT_COUNT);
-    return read_at_size(ds, split, index, ds->size, pixels, label);
+    CHECK(dataset_task(ds) == TASK_CLASSIFY);
+    return read_at_size(ds, split, index, ds->size, pixels, label, NULL);
 }
 
-const char *dataset_shown_path(const char *path)
+Status dataset_read_mask(const Dataset *ds, Split split, int64_t index, uint8_t *pixels, uint8_t *mask)
 {
-    enum { SHOWN = 300 };
-    size_t length = strlen(path);
-    return length <= SHOWN ? path : path + (length - SHOWN);
-}
-
-Status dataset_file_error(const char *path, int system_error)
-{
-    char words[128];
-    if (strerror_r(system_error, words, sizeof words) != 0)
-        snprintf(words, sizeof words, "error %d", system_error);
-    bool absent = system_error == ENOENT || system_error == ENOTDIR;
-    return status_error(absent ? STATUS_INPUT : STATUS_IO, "%s: %s", dataset_shown_path(path), words);
-}
-
-char *dataset_join_path(const char *dir, const char *name, const char *last)
-{
-    size_t bytes = strlen(dir) + strlen(name) + (last ? strlen(last) + 1 : 0) + 2;
-    char *path = malloc(bytes);
-    if (path)
-        snprintf(path, bytes, "%s/%s%s%s", dir, name, last ? "/" : "", last ? last : "");
-    return path;
+    CHECK(dataset_task(ds) == TASK_SEGMENT);
+    return read_at_size(ds, split, index, ds->size, pixels, NULL, mask);
 }

@@ -9,21 +9,13 @@
  * Opening looks at names, and decodes 256 training images for the channel statistics; the others are decoded when they
  * are read, each time: shorter side to the configured size, then the centre square. */
 #include "image.h"
+#include "listing.h"
 #include "source.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
-
-typedef struct Names {
-    char  **item;
-    int64_t count, capacity;
-} Names;
 
 /* The images of one split. */
 typedef struct Images {
@@ -36,111 +28,6 @@ typedef struct Folder {
     Names  classes;
     Images split[SPLIT_COUNT];
 } Folder;
-
-static Status no_memory(void)
-{
-    return status_error(STATUS_OOM, "folder: no memory for the list of images");
-}
-
-/* ---- lists of names ---- */
-
-static void names_free(Names *names)
-{
-    for (int64_t i = 0; i < names->count; i++)
-        free(names->item[i]);
-    free(names->item);
-    *names = (Names){ NULL, 0, 0 };
-}
-
-/* Takes over `name`, which came from malloc; frees it where it cannot. */
-static Status names_take(Names *names, char *name)
-{
-    if (name && names->count == names->capacity) {
-        int64_t capacity = names->capacity ? 2 * names->capacity : 16;
-        char **item = realloc(names->item, (size_t)capacity * sizeof *item);
-        if (!item) {
-            free(name);
-            return no_memory();
-        }
-        names->item = item;
-        names->capacity = capacity;
-    }
-    if (!name)
-        return no_memory();
-    names->item[names->count++] = name;
-    return status_ok();
-}
-
-static char *copy_text(const char *text)
-{
-    size_t bytes = strlen(text) + 1;
-    char *copy = malloc(bytes);
-    if (copy)
-        memcpy(copy, text, bytes);
-    return copy;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* ---- directories ---- */
-
-static bool is_directory(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-static bool has_image_suffix(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-    return dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
-}
-
-/* *is_one: is dir/name a directory? (Through symbolic links.) */
-static Status ask_directory(const char *dir, const char *name, bool *is_one)
-{
-    char *path = dataset_join_path(dir, name, NULL);
-    if (!path)
-        return no_memory();
-    *is_one = is_directory(path);
-    free(path);
-    return status_ok();
-}
-
-static Status list_entries(DIR *handle, const char *dir, bool directories, Names *out)
-{
-    for (;;) {
-        errno = 0;
-        struct dirent *entry = readdir(handle);
-        if (!entry && errno != 0)
-            return dataset_file_error(dir, errno);
-        if (!entry)
-            return status_ok();
-        bool wanted = entry->d_name[0] != '.';
-        if (wanted && directories)
-            TRY(ask_directory(dir, entry->d_name, &wanted));
-        else if (wanted)
-            wanted = has_image_suffix(entry->d_name);
-        if (wanted)
-            TRY(names_take(out, copy_text(entry->d_name)));
-    }
-}
-
-/* The sorted names of the directories, or of the image files, in dir. The caller frees *out, on failure too. */
-static Status list_directory(const char *dir, bool directories, Names *out)
-{
-    DIR *handle = opendir(dir);
-    if (!handle)
-        return errno == ENOMEM ? no_memory() : dataset_file_error(dir, errno);
-    Status status = list_entries(handle, dir, directories, out);
-    closedir(handle);
-    if (status.code == STATUS_OK && out->count > 1)
-        qsort(out->item, (size_t)out->count, sizeof *out->item, compare_names);
-    return status;
-}
 
 static Status list_classes(const char *root, Names *classes)
 {
@@ -158,7 +45,7 @@ static Status list_class_images(const char *root, const char *class_name, Names 
 {
     char *dir = dataset_join_path(root, class_name, NULL);
     if (!dir)
-        return no_memory();
+        return listing_no_memory();
     Status status = list_directory(dir, false, out);
     if (status.code == STATUS_OK && out->count == 0)
         status = status_error(STATUS_INPUT, "%s: class without images (.jpg, .jpeg or .png)", dataset_shown_path(dir));
@@ -174,7 +61,7 @@ static Status images_take(Images *images, char *name, int32_t label)
     if (images->names.capacity != capacity) {
         int32_t *labels = realloc(images->labels, (size_t)images->names.capacity * sizeof *labels);
         if (!labels)
-            return no_memory();
+            return listing_no_memory();
         images->labels = labels;
     }
     if (images->names.count > INT32_MAX)
@@ -233,10 +120,10 @@ out:
 static Status deal_class(Folder *folder, Names *names, int32_t c, uint64_t seed)
 {
     int64_t n = names->count;
-    int64_t tests = n < 2 ? 0 : n < 10 ? 1 : n / 10;
+    int64_t tests = list_test_share(n);
     int64_t *order = malloc((size_t)n * sizeof *order);
     bool *is_test = calloc((size_t)n, sizeof *is_test);
-    Status status = order && is_test ? status_ok() : no_memory();
+    Status status = order && is_test ? status_ok() : listing_no_memory();
     if (status.code == STATUS_OK) {
         for (int64_t i = 0; i < n; i++)
             order[i] = i;
@@ -272,23 +159,6 @@ static Status scan_one_tree(Folder *folder, uint64_t seed)
     return status_ok();
 }
 
-/* Which layout is it? Sets the two roots; *two tells train + val/test from a flat tree. */
-static Status find_layout(const char *dir, Folder *folder, bool *two)
-{
-    bool train = false, val = false, test = false;
-    TRY(ask_directory(dir, "train", &train));
-    TRY(ask_directory(dir, "val", &val));
-    TRY(ask_directory(dir, "test", &test));
-    if (train != (val || test))
-        return status_error(STATUS_INPUT, "%s: holds '%s' but no '%s'", dataset_shown_path(dir),
-                            train ? "train" : val ? "val" : "test", train ? "val' or 'test" : "train");
-    *two = train;
-    Images *split = folder->split;
-    split[SPLIT_TRAIN].root = train ? dataset_join_path(dir, "train", NULL) : copy_text(dir);
-    split[SPLIT_TEST].root = train ? dataset_join_path(dir, val ? "val" : "test", NULL) : copy_text(dir);
-    return split[SPLIT_TRAIN].root && split[SPLIT_TEST].root ? status_ok() : no_memory();
-}
-
 /* ---- the source ---- */
 
 static Status folder_open(const DatasetConfig *config, void **out, int64_t count[SPLIT_COUNT], int64_t *classes,
@@ -296,18 +166,16 @@ static Status folder_open(const DatasetConfig *config, void **out, int64_t count
 {
     if (!config->dir || !*config->dir)
         return status_error(STATUS_USAGE, "folder: needs the directory that holds the images: --data-dir DIR");
-    struct stat info;
-    if (stat(config->dir, &info) != 0)
-        return dataset_file_error(config->dir, errno);
-    if (!S_ISDIR(info.st_mode))
-        return dataset_file_error(config->dir, ENOTDIR);
-
     Folder *folder = calloc(1, sizeof *folder);
     if (!folder)
-        return no_memory();
+        return listing_no_memory();
     *out = folder;
     bool two = false;
-    TRY(find_layout(config->dir, folder, &two));
+    char *roots[SPLIT_COUNT] = { NULL, NULL };
+    Status layout = list_split_roots(config->dir, roots, &two);
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        folder->split[split].root = roots[split];
+    TRY(layout);
     TRY(two ? scan_two_trees(folder) : scan_one_tree(folder, config->seed));
     for (int split = 0; split < SPLIT_COUNT; split++)
         count[split] = folder->split[split].names.count;
@@ -358,7 +226,7 @@ static Status folder_read(const void *state, Split split, int64_t index, int64_t
 const Source source_folder = {
     .name = "folder",
     .generator = false,
-    .flip_keeps_label = true, /* what photographs show; pictures of text or road signs are not this suite's case */
+    .flip_keeps_truth = true, /* what photographs show; pictures of text or road signs are not this suite's case */
     .stats_samples = 256,
     .stats_size = 224,
     .open = folder_open,

@@ -1,26 +1,23 @@
 /* idx.c - Fashion-MNIST (Xiao et al. 2017, arXiv 1708.07747) from its four gzipped IDX files.
  *
  * The pixels stay in memory as they are in the files, 28 x 28 grey bytes, 55 MB for both splits; a read resizes one
- * of them (image_resize_square: bilinear, or a plain copy at size 28) and repeats it to RGB. Opening takes half a
+ * of them (image_resize_grey: bilinear, or a plain copy at size 28) and repeats it to RGB. Opening takes half a
  * second in all, most of it unpacking, so there is no cache file on disk: it would not pay.
  *
  * IDX (LeCun's MNIST page): big-endian 32-bit magic, whose third byte is the type (8 = unsigned byte) and whose fourth
  * is the number of dimensions, then each dimension as 32 bits, then the data. */
+#include "idx.h"
+#include "gunzip.h"
 #include "image.h"
 #include "source.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <zlib.h>
-
 enum { SIDE = 28, AREA = SIDE * SIDE, CLASSES = 10 };
-enum { MAGIC_IMAGES = 0x803, MAGIC_LABELS = 0x801 };
 enum { MAX_COUNT = 10 * 1000 * 1000 }; /* 7.8 GB of pixels; a header that says more is broken */
 
 static const char usual_dir[] = "/usr/share/datasets/fashion-mnist";
@@ -34,116 +31,6 @@ typedef struct FashionMnist {
     uint8_t *images[SPLIT_COUNT]; /* (count, 28, 28) */
     uint8_t *labels[SPLIT_COUNT]; /* (count) */
 } FashionMnist;
-
-/* ---- reading a gzip file, strictly ---- */
-
-/* zlib's own gzread is not used: it passes files that are not gzip, and ignores what follows the packed data. */
-typedef struct Gunzip {
-    int         file;
-    const char *path; /* as shown in errors */
-    z_stream    z;
-    bool        started, ended; /* inflateInit2 was called; the end of the gzip member was reached */
-    uint8_t     in[32768];
-} Gunzip;
-
-static void *allocate_for_zlib(void *unused, unsigned items, unsigned size)
-{
-    (void)unused;
-    return calloc(items, size);
-}
-
-static void free_for_zlib(void *unused, void *block)
-{
-    (void)unused;
-    free(block);
-}
-
-static Status gunzip_open(Gunzip *g, const char *path)
-{
-    memset(g, 0, sizeof *g);
-    g->path = dataset_shown_path(path);
-    g->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hang it */
-    if (g->file < 0)
-        return dataset_file_error(path, errno);
-    g->z.zalloc = allocate_for_zlib;
-    g->z.zfree = free_for_zlib;
-    int result = inflateInit2(&g->z, 15 + 16); /* window 2^15; + 16: a gzip header is required */
-    if (result != Z_OK)
-        return status_error(STATUS_OOM, "%s: zlib cannot start: %s", g->path, zError(result));
-    g->started = true;
-    return status_ok();
-}
-
-static void gunzip_close(Gunzip *g)
-{
-    if (g->started)
-        inflateEnd(&g->z);
-    if (g->file >= 0)
-        close(g->file);
-}
-
-/* More packed bytes into g->in; leaves avail_in 0 at the end of the file. */
-static Status gunzip_refill(Gunzip *g)
-{
-    ssize_t n;
-    do
-        n = read(g->file, g->in, sizeof g->in);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return dataset_file_error(g->path, errno);
-    g->z.next_in = g->in;
-    g->z.avail_in = (unsigned)n;
-    return status_ok();
-}
-
-/* Unpacks up to `bytes` into out; *got is less only when the packed data ended, whole and with a right checksum. */
-static Status gunzip_some(Gunzip *g, uint8_t *out, size_t bytes, size_t *got)
-{
-    size_t done = 0;
-    while (done < bytes && !g->ended) {
-        if (g->z.avail_in == 0) {
-            TRY(gunzip_refill(g));
-            if (g->z.avail_in == 0)
-                return status_error(STATUS_INPUT, "%s: the gzip data is cut short", g->path);
-        }
-        size_t room = bytes - done < (size_t)1 << 30 ? bytes - done : (size_t)1 << 30; /* avail_out is 32 bits */
-        g->z.next_out = out + done;
-        g->z.avail_out = (unsigned)room;
-        int result = inflate(&g->z, Z_NO_FLUSH);
-        done += room - g->z.avail_out;
-        if (result == Z_MEM_ERROR)
-            return status_error(STATUS_OOM, "%s: no memory to unpack", g->path);
-        if (result != Z_OK && result != Z_STREAM_END)
-            return status_error(STATUS_INPUT, "%s: gzip data: %s", g->path, g->z.msg ? g->z.msg : zError(result));
-        g->ended = result == Z_STREAM_END;
-    }
-    *got = done;
-    return status_ok();
-}
-
-static Status gunzip_exactly(Gunzip *g, uint8_t *out, size_t bytes, const char *what)
-{
-    size_t got;
-    TRY(gunzip_some(g, out, bytes, &got));
-    if (got != bytes)
-        return status_error(STATUS_INPUT, "%s: %s ends after %zu of %zu bytes", g->path, what, got, bytes);
-    return status_ok();
-}
-
-/* Nothing may follow, neither unpacked nor behind the gzip data. */
-static Status gunzip_expect_end(Gunzip *g)
-{
-    uint8_t extra;
-    size_t got;
-    TRY(gunzip_some(g, &extra, 1, &got));
-    if (got != 0)
-        return status_error(STATUS_INPUT, "%s: more data than the header's counts say", g->path);
-    if (g->z.avail_in == 0)
-        TRY(gunzip_refill(g));
-    if (g->z.avail_in != 0)
-        return status_error(STATUS_INPUT, "%s: trailing bytes after the gzip data", g->path);
-    return status_ok();
-}
 
 /* ---- IDX ---- */
 
@@ -180,11 +67,29 @@ static Status read_idx_data(Gunzip *g, uint32_t magic, uint8_t **data, int64_t *
 {
     TRY(read_idx_header(g, magic, count));
     size_t bytes = (size_t)*count * (magic == MAGIC_IMAGES ? AREA : 1);
+    if (!gunzip_can_hold(g, bytes))
+        return status_error(STATUS_INPUT, "%s: count %" PRId64 " needs %zu bytes, more than the %zu packed ones can hold",
+                            g->path, *count, bytes, g->packed_bytes);
     *data = malloc(bytes);
     if (!*data)
         return status_error(STATUS_OOM, "%s: no memory for %zu bytes", g->path, bytes);
     TRY(gunzip_exactly(g, *data, bytes, magic == MAGIC_IMAGES ? "the pixel data" : "the label data"));
     return gunzip_expect_end(g);
+}
+
+Status idx_read_memory(const char *name, const uint8_t *file, size_t bytes, uint32_t magic, uint8_t **data,
+                       int64_t *count)
+{
+    *data = NULL;
+    Gunzip *g = malloc(sizeof *g); /* 33 kB: not on the stack */
+    if (!g)
+        return status_error(STATUS_OOM, "%s: no memory to unpack", name);
+    Status status = gunzip_open_memory(g, name, file, bytes);
+    if (status.code == STATUS_OK)
+        status = read_idx_data(g, magic, data, count);
+    gunzip_close(g);
+    free(g);
+    return status;
 }
 
 /* *data may be set on failure too; the caller's close frees it. */
@@ -193,7 +98,7 @@ static Status read_idx_file(const char *dir, const char *name, uint32_t magic, u
     char *path = dataset_join_path(dir, name, NULL);
     if (!path)
         return status_error(STATUS_OOM, "fashion-mnist: no memory for a path");
-    Gunzip *g = malloc(sizeof *g); /* 33 kB: not on the stack */
+    Gunzip *g = malloc(sizeof *g);
     Status status;
     if (!g) {
         status = status_error(STATUS_OOM, "%s: no memory to unpack", dataset_shown_path(path));
@@ -270,17 +175,7 @@ static Status fashion_read(const void *state, Split split, int64_t index, int64_
                            int32_t *label)
 {
     const FashionMnist *set = state;
-    /* The grey picture is resized into the last third of the RGB one; walking forward, a grey value is read before
-     * or when its place is overwritten: 3 i + 2 <= 2 area + i for every i < area. */
-    int64_t area = size * size;
-    uint8_t *grey = pixels + 2 * area;
-    TRY(image_resize_square(set->images[split] + index * AREA, SIDE, SIDE, 1, size, grey));
-    for (int64_t i = 0; i < area; i++) {
-        uint8_t value = grey[i];
-        pixels[3 * i] = value;
-        pixels[3 * i + 1] = value;
-        pixels[3 * i + 2] = value;
-    }
+    TRY(image_resize_grey(set->images[split] + index * AREA, SIDE, SIDE, size, pixels));
     *label = set->labels[split][index];
     return status_ok();
 }
@@ -288,7 +183,7 @@ static Status fashion_read(const void *state, Split split, int64_t index, int64_
 const Source source_fashion_mnist = {
     .name = "fashion-mnist",
     .generator = false,
-    .flip_keeps_label = true, /* a mirrored shoe is a shoe */
+    .flip_keeps_truth = true, /* a mirrored shoe is a shoe */
     .stats_samples = INT64_MAX, /* all of them, unscaled: exact, and still quick */
     .stats_size = SIDE,
     .open = fashion_open,

@@ -3,64 +3,17 @@
  * The file is read whole and decoded from memory. Damage is an error even where the library would only warn and fill
  * the rest with grey: a benchmark must not train on half a picture without saying so. */
 #include "image.h"
-#include "source.h"
+#include "files.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <jpeglib.h>
 #include <jerror.h>
 #include <png.h>
-
-typedef struct Bytes {
-    uint8_t *data;
-    size_t   size;
-} Bytes;
-
-static Status read_descriptor(int file, const char *path, Bytes *out)
-{
-    struct stat info;
-    if (fstat(file, &info) != 0)
-        return dataset_file_error(path, errno);
-    if (!S_ISREG(info.st_mode))
-        return status_error(STATUS_INPUT, "%s: not a regular file", dataset_shown_path(path));
-    if (info.st_size <= 0 || info.st_size > IMAGE_MAX_BYTES)
-        return status_error(STATUS_INPUT, "%s: file size %lld bytes, expected 1..%lld", dataset_shown_path(path),
-                            (long long)info.st_size, (long long)IMAGE_MAX_BYTES);
-    out->size = (size_t)info.st_size;
-    out->data = malloc(out->size);
-    if (!out->data)
-        return status_error(STATUS_OOM, "%s: no memory for a file of %zu bytes", dataset_shown_path(path), out->size);
-    for (size_t have = 0; have < out->size;) {
-        ssize_t n = read(file, out->data + have, out->size - have);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return dataset_file_error(path, errno);
-        if (n == 0)
-            return status_error(STATUS_INPUT, "%s: shrank while it was read", dataset_shown_path(path));
-        have += (size_t)n;
-    }
-    return status_ok();
-}
-
-/* out->data may be set on failure too: the caller frees it either way. */
-static Status read_file(const char *path, Bytes *out)
-{
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hang it */
-    if (file < 0)
-        return dataset_file_error(path, errno);
-    Status status = read_descriptor(file, path, out);
-    close(file);
-    return status;
-}
 
 /* Allocates the pixels of an image of this size, once the header's figures make sense. */
 static Status allocate_pixels(const char *kind, int64_t width, int64_t height, Image *out)
@@ -236,7 +189,7 @@ Status image_decode(const char *path, int64_t size, Image *out)
 
     *out = (Image){ 0, 0, NULL };
     Bytes file = { NULL, 0 };
-    Status status = read_file(path, &file);
+    Status status = dataset_read_file(path, IMAGE_MAX_BYTES, &file);
     if (status.code == STATUS_OK) {
         if (file.size >= sizeof jpeg_start && memcmp(file.data, jpeg_start, sizeof jpeg_start) == 0)
             status = decode_jpeg(&file, size, out);

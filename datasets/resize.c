@@ -1,4 +1,4 @@
-/* resize.c - image_resize_square: separable resampling with integer weights.
+/* resize.c - pictures by separable resampling with integer weights, masks by the nearest pixel, to the same square.
  *
  * Positions are measured in units of 1 / (2 * scaled) of a source pixel, in which all centres and weights are whole
  * numbers: the weights come out the same on every machine, whatever its floating-point unit. */
@@ -98,6 +98,13 @@ static void blend_rows(const uint8_t *rows, const int32_t *weight, int64_t taps,
         out[i] = (uint8_t)(sums[i] >> WEIGHT_BITS);
 }
 
+/* Length of a side once the shorter one is `size`. */
+static int64_t scaled_side(int64_t side, int64_t height, int64_t width, int64_t size)
+{
+    int64_t shorter = min64(height, width);
+    return (side * size + shorter / 2) / shorter;
+}
+
 Status image_resize_square(const uint8_t *in, int64_t height, int64_t width, int64_t channels, int64_t size,
                            uint8_t *out)
 {
@@ -106,9 +113,7 @@ Status image_resize_square(const uint8_t *in, int64_t height, int64_t width, int
         memcpy(out, in, (size_t)(size * size * channels));
         return status_ok();
     }
-    int64_t shorter = min64(height, width);
-    int64_t tall = (height * size + shorter / 2) / shorter; /* the whole picture after scaling */
-    int64_t wide = (width * size + shorter / 2) / shorter;
+    int64_t tall = scaled_side(height, height, width, size), wide = scaled_side(width, height, width, size);
 
     Axis across = { 0, 0, NULL, NULL }, down = { 0, 0, NULL, NULL };
     uint8_t *rows = NULL;
@@ -136,4 +141,32 @@ done:
     axis_free(&down);
     axis_free(&across);
     return status;
+}
+
+Status image_resize_grey(const uint8_t *in, int64_t height, int64_t width, int64_t size, uint8_t *out)
+{
+    /* The grey picture is resized into the last third of the RGB one; walking forward, a grey value is read before
+     * or when its place is overwritten: 3 i + 2 <= 2 area + i for every i < area. */
+    int64_t area = size * size;
+    uint8_t *grey = out + 2 * area;
+    TRY(image_resize_square(in, height, width, 1, size, grey));
+    for (int64_t i = 0; i < area; i++) {
+        uint8_t value = grey[i];
+        out[3 * i] = value;
+        out[3 * i + 1] = value;
+        out[3 * i + 2] = value;
+    }
+    return status_ok();
+}
+
+void image_resize_mask(const uint8_t *in, int64_t height, int64_t width, int64_t size, uint8_t *out)
+{
+    CHECK(height > 0 && width > 0 && size > 0);
+    int64_t tall = scaled_side(height, height, width, size), wide = scaled_side(width, height, width, size);
+    int64_t top = (tall - size) / 2, left = (wide - size) / 2;
+    for (int64_t y = 0; y < size; y++) {
+        const uint8_t *row = in + (2 * (top + y) + 1) * height / (2 * tall) * width;
+        for (int64_t x = 0; x < size; x++)
+            out[y * size + x] = row[(2 * (left + x) + 1) * width / (2 * wide)];
+    }
 }

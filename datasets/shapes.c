@@ -8,6 +8,7 @@
  * A sample is a pure function of (seed, split, index) and all arithmetic is on integers, so every machine draws the
  * same pixels. The splits draw from different random streams. The picture does not depend on the size it is drawn
  * at, apart from sharpness; below about 32 pixels the stripes blur. */
+#include "drawing.h"
 #include "source.h"
 
 #include <inttypes.h>
@@ -18,17 +19,12 @@ enum { TRAIN_COUNT = 20000, TEST_COUNT = 2000 };
 enum { FIGURES = 5, CLASSES = 2 * FIGURES };
 typedef enum Figure { DISC, SQUARE, TRIANGLE, CROSS, RING } Figure;
 
-/* Lengths are in units of 1/65536 of the picture's side, directions are vectors of length 2^14. */
-enum { UNIT = 65536, DIRECTION_BITS = 14 };
-
 /* Stripes run along one diagonal: "rising" like a slash, "falling" like a backslash. A mirror image swaps the two. */
 static const char *const class_names[CLASSES] = {
     "disc, rising",     "disc, falling",  "square, rising", "square, falling", "triangle, rising",
     "triangle, falling", "cross, rising", "cross, falling", "ring, rising",    "ring, falling",
 };
 
-/* Two octaves of value noise: random bytes at the corners of COARSE^2 and FINE^2 cells, blended in between. */
-enum { COARSE = 6, FINE = 13, COARSE_CORNERS = (COARSE + 1) * (COARSE + 1), FINE_CORNERS = (FINE + 1) * (FINE + 1) };
 enum { PARAMETER_BLOCKS = 6, BLOCKS_PER_SAMPLE = 256 };
 
 typedef struct World {
@@ -45,38 +41,10 @@ typedef struct Scene {
     int32_t ground[3];           /* mean background, 0..255 */
     int32_t amplitude;           /* of the noise around it */
     int32_t stripe[2][3];        /* the two stripe colours */
-    uint8_t noise[COARSE_CORNERS + FINE_CORNERS];
+    Noise   noise;
 } Scene;
 
 /* ---- drawing the parameters ---- */
-
-typedef struct Draws {
-    uint32_t word[4 * PARAMETER_BLOCKS];
-    int      used;
-} Draws;
-
-/* Uniform in low..high, both included. */
-static int32_t draw(Draws *d, int32_t low, int32_t high)
-{
-    CHECK(d->used < (int)COUNT_OF(d->word));
-    uint64_t range = (uint64_t)(high - low) + 1;
-    return low + (int32_t)((d->word[d->used++] * range) >> 32);
-}
-
-/* sin(pi * a / 512) * 2^14 for a of 1/1024 turns: Bhaskara's approximation (7th century), within 0.2 %. */
-static int32_t sine(int32_t a)
-{
-    a &= 1023;
-    int32_t half = a & 511;
-    int32_t product = half * (512 - half);
-    int32_t value = (int32_t)(((int64_t)16 * product << DIRECTION_BITS) / (5 * 512 * 512 - 4 * product));
-    return a < 512 ? value : -value;
-}
-
-static int32_t cosine(int32_t a)
-{
-    return sine(a + 256);
-}
 
 static void draw_place(Scene *scene, Draws *d, bool falling)
 {
@@ -110,38 +78,17 @@ static void draw_colours(Scene *scene, Draws *d)
 static void draw_scene(const World *world, Split split, int64_t index, Scene *scene, int32_t *label)
 {
     uint64_t stream = STREAM_SHAPES + (uint64_t)split, counter = (uint64_t)index * BLOCKS_PER_SAMPLE;
-    Draws d;
-    d.used = 0;
-    for (int block = 0; block < PARAMETER_BLOCKS; block++) {
-        RngBlock words = rng_block(world->seed, stream, counter++);
-        for (int i = 0; i < 4; i++)
-            d.word[4 * block + i] = words.word[i];
-    }
+    Draws d = draws_start(world->seed, stream, counter, PARAMETER_BLOCKS);
     int32_t class = (int32_t)(index % CLASSES);
     scene->figure = (Figure)(class / 2);
     draw_place(scene, &d, class % 2 == 1);
     draw_colours(scene, &d);
-    for (size_t i = 0; i < sizeof scene->noise; i += 4) {
-        RngBlock words = rng_block(world->seed, stream, counter + i / 16);
-        for (size_t j = i; j < i + 4 && j < sizeof scene->noise; j++)
-            scene->noise[j] = (uint8_t)(words.word[i / 4 % 4] >> (8 * (j - i)));
-    }
+    noise_fill(&scene->noise, world->seed, stream, counter + PARAMETER_BLOCKS);
     int32_t chance = draw(&d, 0, (1 << 24) - 1), other = draw(&d, 0, CLASSES - 1);
     *label = (double)chance < world->label_noise * (1 << 24) ? other : class;
 }
 
 /* ---- drawing the pixels ---- */
-
-/* Value noise at (x, y) on a grid of cells^2, 0..255. */
-static int32_t blend_noise(const uint8_t *corners, int32_t cells, int32_t x, int32_t y)
-{
-    int64_t gx = (int64_t)x * cells, gy = (int64_t)y * cells;
-    int32_t fx = (int32_t)(gx & (UNIT - 1)) >> 8, fy = (int32_t)(gy & (UNIT - 1)) >> 8; /* 0..255 */
-    const uint8_t *c = corners + (gy >> 16) * (cells + 1) + (gx >> 16);
-    int32_t top = c[0] * (256 - fx) + c[1] * fx;
-    int32_t bottom = c[cells + 1] * (256 - fx) + c[cells + 2] * fx;
-    return (top * (256 - fy) + bottom * fy) >> 16;
-}
 
 /* Is the point (u, v), relative to the centre and along the figure's own axes, inside? All five figures lie within the
  * circle of this radius. */
@@ -178,11 +125,6 @@ static int stripe_at(const Scene *scene, int32_t x, int32_t y)
     return 2 * place < scene->period ? 0 : 1;
 }
 
-static uint8_t clamp_byte(int32_t value)
-{
-    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-}
-
 /* Where the lines are that divide a side of `size` pixels into 4 * size parts. */
 static int32_t quarter(int64_t k, int64_t step)
 {
@@ -201,9 +143,7 @@ static void draw_pixel(const Scene *scene, int64_t step, int64_t px, int64_t py,
         if (stripe >= 0)
             hits[stripe]++;
     }
-    int32_t noise = 2 * blend_noise(scene->noise, COARSE, x, y) +
-                    blend_noise(scene->noise + COARSE_CORNERS, FINE, x, y);
-    int32_t wave = (noise - 3 * 128) * scene->amplitude / 192; /* -2 * amplitude .. 2 * amplitude */
+    int32_t wave = noise_at(&scene->noise, scene->amplitude, x, y);
     for (int c = 0; c < 3; c++) {
         int32_t sum = (4 - hits[0] - hits[1]) * (scene->ground[c] + wave) + hits[0] * scene->stripe[0][c] +
                       hits[1] * scene->stripe[1][c];
@@ -255,7 +195,7 @@ static Status shapes_read(const void *state, Split split, int64_t index, int64_t
 const Source source_shapes = {
     .name = "shapes",
     .generator = true,
-    .flip_keeps_label = false, /* a mirrored slash is a backslash */
+    .flip_keeps_truth = false, /* a mirrored slash is a backslash */
     .stats_samples = 256,
     .stats_size = 64,
     .open = shapes_open,

@@ -1,11 +1,12 @@
 /* source.h - private to datasets/: what a source of samples implements, and the Dataset that wraps one.
  *
- * A Source is a table of functions, one table a kind of data (idx.c, folder.c, shapes.c). dataset.c owns everything
+ * A Source is a table of functions, one table a kind of data (idx.c, folder.c, mri.c, shapes.c, ...). dataset.c owns everything
  * the kinds share: checking the config, `limit`, channel statistics, the look-up by name. */
 #ifndef BATCHMARK_DATASETS_SOURCE_H
 #define BATCHMARK_DATASETS_SOURCE_H
 
 #include "data.h"
+#include "files.h"
 
 /* Streams of rng_block, one a purpose, so that no two draws share a block. The low 32 bits are free for an epoch,
  * split or class number. */
@@ -14,11 +15,16 @@
 #define STREAM_SHAPES  (UINT64_C(0xDA7A0003) << 32) /* + split: the generator's scenes */
 #define STREAM_ORDER   (UINT64_C(0xDA7A0004) << 32) /* + epoch: the order of samples */
 #define STREAM_AUGMENT (UINT64_C(0xDA7A0005) << 32) /* + epoch: crops and flips */
+#define STREAM_MASKS   (UINT64_C(0xDA7A0006) << 32) /* which pairs of a folder of masks are the test split */
+#define STREAM_ELLIPSES (UINT64_C(0xDA7A0007) << 32) /* + split: the generator's scenes */
+#define STREAM_VESSELS (UINT64_C(0xDA7A0008) << 32) /* + split: the generator's trees */
+#define STREAM_GRAIN   (UINT64_C(0xDA7A0009) << 32) /* + split, + 2 for vessels: noise of single pixels */
 
 typedef struct Source {
     const char *name;
-    bool        generator;        /* makes its samples; takes label_noise and no dir */
-    bool        flip_keeps_label; /* may the loader mirror an image left to right? */
+    bool        generator;        /* makes its samples; takes no dir, and label_noise if it makes labels */
+    bool        takes_classes;    /* DatasetConfig.classes is for it */
+    bool        flip_keeps_truth; /* may the loader mirror an image (and its mask) left to right? */
     int64_t     stats_samples;    /* channel statistics come from this many training samples, evenly spaced ... */
     int64_t     stats_size;       /* ... read at this size, or the configured one where that is smaller */
 
@@ -28,11 +34,13 @@ typedef struct Source {
                    char *origin, size_t origin_bytes);
     void (*close)(void *state); /* state may be NULL or half open */
     const char *(*class_name)(const void *state, int64_t label);
-    /* Sample index (0..count-1, before `limit`) as (size, size, 3) pixels and a label. Thread-safe. */
+    /* Sample index (0..count-1, before `limit`) as (size, size, 3) pixels and a label, or a (size, size) mask. One of
+     * the two, which says what task the set is for; the other is NULL. Thread-safe. */
     Status (*read)(const void *state, Split split, int64_t index, int64_t size, uint8_t *pixels, int32_t *label);
+    Status (*read_mask)(const void *state, Split split, int64_t index, int64_t size, uint8_t *pixels, uint8_t *mask);
 } Source;
 
-extern const Source source_fashion_mnist, source_folder, source_shapes;
+extern const Source source_fashion_mnist, source_folder, source_shapes, source_mri, source_masks, source_ellipses, source_vessels;
 
 struct Dataset {
     const Source *source;
@@ -48,14 +56,5 @@ struct Dataset {
 /* Moves a random choice of `keep` of the `count` items to the front, in random order (Fisher-Yates, Knuth vol. 2,
  * 3.4.2 P, stopped after `keep` steps). keep == count shuffles everything. */
 void dataset_shuffle(int64_t *items, int64_t count, int64_t keep, uint64_t seed, uint64_t stream);
-
-/* A path as error lines show it: a very long one loses its beginning, so that the reason after it still fits. */
-const char *dataset_shown_path(const char *path);
-
-/* STATUS_INPUT (the file is missing or of the wrong kind) or STATUS_IO, "path: the system's words for errno". */
-Status dataset_file_error(const char *path, int system_error);
-
-/* dir + "/" + name (+ "/" + last, unless last is NULL) in one block that the caller frees; NULL without memory. */
-char *dataset_join_path(const char *dir, const char *name, const char *last);
 
 #endif

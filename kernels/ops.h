@@ -45,8 +45,9 @@
  *   layernorm        x (M,K), gamma (K), beta (K)                    y (M,K), mean (M), invstd (M) residual, dropout, stream, eps
  *                    [, residual (M,K) if attr.residual]             [, sum (M,K) (= x) if attr.residual]
  *                    [, rng i32 (4) if attr.dropout > 0]
- *                    sum = dropout(x) + residual, rounded to its type; y = gamma (sum - mean) invstd + beta over each row of
- *                    sum (without a residual: of x), biased variance. dropout only with a residual. Ba et al. 2016.
+ *                    sum = dropout(x) + residual, product and sum each rounded to f32 and then to its type;
+ *                    y = gamma (sum - mean) invstd + beta over each row of sum (without a residual: of x), biased variance.
+ *                    dropout only with a residual. Ba et al. 2016.
  *   layernorm_grad   sum (M,K) (or x), dy (M,K), gamma, mean, invstd dx (M,K) (= dy), dgamma, dbeta residual, dropout, stream,
  *                    [, rng i32 (4) if attr.dropout > 0]             [, dresidual (M,K) if attr.dropout > 0]   accumulate
  *                    d = gradient at sum; dx = dropout mask of d, dresidual = d; without dropout dx = d serves for both
@@ -60,8 +61,8 @@
  *                    [, rng i32 (4) if attr.dropout > 0]
  *                    A row of qkv is q, k, v of W features each, head h has features h D .. h D + D - 1, D = W / heads.
  *                    spans[b] = {first row, rows}: sequence b; rows 0 = no sequence. Within a span and a head
- *                    y = dropout(softmax(q k^T / sqrt(D))) v; lse = log sum exp of the scaled scores. Rows in no span get 0.
- *                    A span outside 0..T or longer than attr.seq is STATUS_NUMERIC; spans may not overlap. Dropout's row is
+ *                    y = dropout(softmax(q k^T / sqrt(D))) v; lse = log sum exp of the scaled scores. Rows in no span: 0 in both.
+ *                    A span outside 0..T, longer than attr.seq or over another is STATUS_NUMERIC. Dropout's row is
  *                    (b heads + h) seq + i, its column j. Vaswani et al. 2017; recomputed as in Dao et al. 2022.
  *   attention_grad   qkv, y, dy, lse, spans [, rng]                  dqkv (T,3W); 0 for rows in no span
  *
@@ -85,19 +86,21 @@
  * Weights and the update. hyper (8) = {learning rate, largest gradient norm (0 = no clipping), growth interval (0 = no loss
  * scale), growth factor, backoff factor, least scale, largest scale, 0}, written by the host. control (8) = {1 / loss scale of
  * this window, clip coefficient, skip (1 = this update does nothing), loss scale, finite updates in a row, updates skipped,
- * updates done, skipped in a row}, kept by step_control. The optimisers read g' = g control[0] control[1] and do nothing at
- * all if control[2] is not 0.
+ * updates done, skipped in a row}, kept by step_control; it starts as {1 / scale, 1, 0, scale, 0, 0, 0, 0}. From one
+ * step_control to the next control[3] is the scale of the window that is running, so what comes before step_control divides
+ * by it; the optimisers, which come after, read g' = g control[0] control[1] and do nothing at all if control[2] is not 0.
  *   add              a, b (same shape and type)                      y = a + b  (= a or b)
  *   cast             x                                               y = x in out's type
  *   repack           w f32, any layout                               same values, other type and/or layout
  *   zero             -                                               y = 0 (all bytes, padding too)
- *   sqnorm           x f32 [, control (8)]                           sum(+) (1) += sum of (x control[0])^2 (double inside)
+ *   sqnorm           x f32 [, control (8)]                           sum(+) (1) += sum of (x / control[3])^2 (double inside)
  *   window_scale     scale (1), control (8)                          y (1) = scale control[3]
  *   step_control     hyper (8), sum (1)                              control(+) (8)
- *                    the scaler of torch.amp.GradScaler and torch.nn.utils.clip_grad_norm_, in that order: with a loss scale,
- *                    skip = sum is not finite; clip = max_norm > 0 ? min(1, max_norm / (sqrt(sum) + 1e-6)) : 1; then the
- *                    scale for the next window: x backoff after a skip (not below the least), x growth after `interval` finite
- *                    updates in a row (not above the largest); control[6] counts the updates that are not skipped.
+ *                    the scaler of torch.amp.GradScaler and torch.nn.utils.clip_grad_norm_: control[0] = 1 / control[3];
+ *                    with a loss scale, skip = sum is not finite; clip = max_norm > 0 and no skip ?
+ *                    min(1, max_norm / (sqrt(sum) + 1e-6)) : 1; then the scale for the next window: x backoff after a skip
+ *                    (not below the least), x growth after `interval` finite updates in a row (not above the largest), which
+ *                    are then counted anew; control[6] counts the updates that are not skipped.
  *   sgd              g, hyper (8), control (8)                       w(+), m(+)                    momentum, weight_decay, nesterov
  *                    d = g' + weight_decay w; m = momentum m + d; w -= lr (nesterov ? d + momentum m : m)
  *                    (torch.optim.SGD with dampening 0; m starts at 0)
@@ -106,7 +109,8 @@
  *                    w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps). Loshchilov & Hutter 2019, torch.optim.AdamW
  *   lamb             g, hyper, control, table i32 (n+1)              w(+), m(+), v(+)              beta1, beta2, eps, weight_decay, adapt
  *                    u = m^ / (sqrt(v^) + eps) + weight_decay w; w -= lr r u with r = |w| / |u| of each tensor (1 if either is
- *                    0, or without adapt); tensor i has the elements table[i]..table[i+1]-1. You et al. 2020, algorithm 2
+ *                    0, or without adapt); tensor i has the elements table[i]..table[i+1]-1 in physical order; a table that
+ *                    falls or leaves g is STATUS_NUMERIC. You et al. 2020, algorithm 2
  *   lars             g, hyper, control, table i32 (n+1)              w(+), m(+)                    momentum, trust, weight_decay, adapt
  *                    r = trust |w| / (|g'| + weight_decay |w|) of each tensor (1 if either norm is 0, or without adapt);
  *                    m = momentum m + lr r (g' + weight_decay w); w -= m. You et al. 2017, arXiv 1708.03888
@@ -162,7 +166,8 @@ Status op_infer(OpDesc *op);
 
 /* Work of one call: floating point operations as the field counts them (2 per multiply-add; only convolutions, matrix
  * products, normalisations and elementwise arithmetic count) and bytes that have to move at least once (each input
- * read once, each output written once; read-and-written slots count twice). */
+ * read once, each output written once; read-and-written slots count twice; of a table from which rows are picked by number
+ * only so many rows). */
 typedef struct OpCost { double flops, bytes; } OpCost;
 OpCost op_cost(const OpDesc *op);
 

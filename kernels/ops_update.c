@@ -89,13 +89,6 @@ static Status infer_optimizer(OpDesc *op, bool table, int states)
 
 Status infer_sgd(OpDesc *op)
 {
-    if (op->n_in == 2) { /* without control */
-        if (op->in[0].dtype != DTYPE_F32 || !op_is_vector(&op->in[1], 4))
-            return op_bad(op, "needs g f32 and hyper f32 (4)");
-        op->n_out = 2;
-        op->out[0] = op->out[1] = op->in[0];
-        return status_ok();
-    }
     return infer_optimizer(op, false, 1);
 }
 

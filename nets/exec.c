@@ -28,7 +28,7 @@ struct Exec {
     size_t       allocated;             /* bytes asked of backend_alloc */
     NodeRun     *nodes;                 /* [node_count] */
     uint8_t     *chunk;                 /* host memory: CHUNK_BYTES, to fill device memory from */
-    void        *host;                  /* host memory for check_nan: the largest output; NULL without */
+    void        *host;                  /* host memory for check_nan: the largest value; NULL without */
     ExecClock   *clock;
     void        *clock_context;
 };
@@ -94,19 +94,25 @@ static Status fill(Exec *ex, void *address, size_t bytes, int byte)
     return status_ok();
 }
 
-static Status take_host_memory(Exec *ex)
+/* Room for the largest value, to look for NaN in. */
+static Status take_check_memory(Exec *ex)
 {
     size_t largest = 1;
     for (int i = 0; i < ex->graph->value_count; i++)
         if (tensor_bytes(&ex->layout.tensor[i]) > largest)
             largest = tensor_bytes(&ex->layout.tensor[i]);
+    if (!ex->host)
+        ex->host = malloc(largest);
+    return ex->host ? status_ok() : status_error(STATUS_OOM, "no host memory to look for NaN in %zu bytes", largest);
+}
+
+static Status take_host_memory(Exec *ex)
+{
     ex->chunk = malloc(CHUNK_BYTES);
     ex->nodes = calloc((size_t)ex->graph->node_count + 1, sizeof *ex->nodes);
-    if (ex->options.check_nan)
-        ex->host = malloc(largest);
-    if (!ex->chunk || !ex->nodes || (ex->options.check_nan && !ex->host))
+    if (!ex->chunk || !ex->nodes)
         return status_error(STATUS_OOM, "no host memory for the executor of %d nodes", ex->graph->node_count);
-    return status_ok();
+    return ex->options.check_nan ? take_check_memory(ex) : status_ok();
 }
 
 static Status prepare_node(Exec *ex, int node)
@@ -210,14 +216,17 @@ Status exec_read(Exec *ex, Value v, void *host)
                           "reading '%s'", ex->graph->values[v.id].name);
 }
 
-static void draw(const Init *init, uint64_t seed, uint64_t stream, int64_t count, float *out)
+static void draw(const GraphValue *v, uint64_t seed, uint64_t stream, float *out)
 {
-    for (int64_t i = 0; i < count; i++)
+    const Init *init = &v->init;
+    CHECK(init->kind != INIT_LIST || tensor_count(&v->tensor) <= GRAPH_START_COUNT);
+    for (int64_t i = 0; i < tensor_count(&v->tensor); i++)
         switch (init->kind) {
         case INIT_ZERO:    out[i] = 0; break;
         case INIT_ONE:     out[i] = 1; break;
         case INIT_NORMAL:  out[i] = init->scale * (float)rng_normal(seed, stream, (uint64_t)i); break;
         case INIT_UNIFORM: out[i] = init->scale * (2 * rng_uniform(rng_block(seed, stream, (uint64_t)i).word[0]) - 1); break;
+        case INIT_LIST:    out[i] = v->start[i]; break;
         }
 }
 
@@ -226,10 +235,34 @@ static bool starts_above_zero(const GraphValue *v)
     return graph_is_persistent(v) && v->init.kind != INIT_ZERO;
 }
 
+/* Where the values of a group begin, in elements from the first of them, and where the last ends; see graph_span_table. */
+static Status write_table(Exec *ex, int table)
+{
+    const Graph *g = ex->graph;
+    const size_t entries = (size_t)tensor_count(&g->values[table].tensor);
+    int32_t     *host = malloc(entries * sizeof *host);
+    size_t       n = 0, start = 0;
+    if (!host)
+        return status_error(STATUS_OOM, "no host memory for the table '%s'", g->values[table].name);
+    for (int i = 0; i < g->value_count; i++) {
+        if (g->values[i].group != g->values[table].table_group)
+            continue;
+        if (n == 0)
+            start = ex->memory.offset[i];
+        CHECK(n + 1 < entries && ex->memory.home[i] == i);
+        host[n++] = (int32_t)((ex->memory.offset[i] - start) / sizeof(float));
+        host[n] = host[n - 1] + (int32_t)(layout_padded(ex->layout.bytes[i]) / sizeof(float));
+    }
+    Status status = exec_write(ex, (Value){ table }, host);
+    free(host);
+    return status;
+}
+
 Status exec_init(Exec *ex, uint64_t seed)
 {
     const Graph *g = ex->graph;
     int64_t      most = 1;
+    uint64_t     stream = 0;
     for (int i = 0; i < g->value_count; i++)
         if (starts_above_zero(&g->values[i]) && tensor_count(&g->values[i].tensor) > most)
             most = tensor_count(&g->values[i].tensor);
@@ -240,9 +273,13 @@ Status exec_init(Exec *ex, uint64_t seed)
     TRY_GOTO(status, fill(ex, ex->persistent, ex->memory.persistent_bytes, 0), out);
     for (int i = 0; i < g->value_count; i++)
         if (starts_above_zero(&g->values[i])) {
-            draw(&g->values[i].init, seed, (uint64_t)i, tensor_count(&g->values[i].tensor), host);
+            stream += g->values[i].init.kind == INIT_NORMAL || g->values[i].init.kind == INIT_UNIFORM;
+            draw(&g->values[i], seed, stream, host);
             TRY_GOTO(status, exec_write(ex, (Value){ i }, host), out);
         }
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i].table_group != GROUP_NONE)
+            TRY_GOTO(status, write_table(ex, i), out);
     status = exec_refresh_copies(ex);
 out:
     free(host);
@@ -253,8 +290,11 @@ out:
 
 static bool is_bad(const Tensor *t, const void *host, int64_t i)
 {
-    return t->dtype == DTYPE_F32 ? !isfinite(((const float *)host)[i])
-                                 : !isfinite(bf16_to_f32(((const uint16_t *)host)[i]));
+    switch (t->dtype) {
+    case DTYPE_F32:  return !isfinite(((const float *)host)[i]);
+    case DTYPE_BF16: return !isfinite(bf16_to_f32(((const uint16_t *)host)[i]));
+    default:         return !isfinite(f16_to_f32(((const uint16_t *)host)[i]));
+    }
 }
 
 /* STATUS_NUMERIC with the first NaN or infinity in the outputs of a node. */
@@ -263,7 +303,7 @@ static Status check_outputs(Exec *ex, int node)
     const GraphNode *n = &ex->graph->nodes[node];
     for (int k = 0; k < n->op.n_out; k++) {
         const Tensor *t = &ex->layout.tensor[n->out[k]];
-        if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_BF16)
+        if (!dtype_is_float(t->dtype))
             continue;
         TRY(exec_read(ex, (Value){ n->out[k] }, ex->host));
         for (int64_t i = 0; i < tensor_count(t); i++)
@@ -309,6 +349,17 @@ Status exec_run(Exec *ex, Segment segment)
         if (ex->graph->nodes[i].segment == segment)
             TRY(run_node(ex, i));
     return status_ok();
+}
+
+Status exec_run_checked(Exec *ex, Segment segment)
+{
+    const bool before = ex->options.check_nan;
+    ex->options.check_nan = true;
+    Status s = take_check_memory(ex);
+    if (s.code == STATUS_OK)
+        s = exec_run(ex, segment);
+    ex->options.check_nan = before;
+    return s;
 }
 
 const OpDesc *exec_op(const Exec *ex, int node)

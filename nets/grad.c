@@ -53,28 +53,34 @@ static void flow(Grad *gr, Value v, Value d)
     gr->of[v.id] = sum.id < 0 ? d : graph_emit(gr->g, (OpDesc){ .kind = OP_add }, 2, (Value[]){ sum, d });
 }
 
-/* Where the gradient of a parameter goes. */
-static Value into(Grad *gr, Value param)
+/* Whether a gradient node adds to what is there: an earlier micro-batch's gradient, or that of another use of the same
+ * parameter (tied weights). `params` are the parameters that the node makes gradients of. */
+static bool adds(Grad *gr, int count, const Value *params)
 {
-    Value d = grad_of_param(gr->g, param);
-    if (d.id >= 0 && gr->g->values[d.id].producer >= 0)
-        graph_fail(gr->g, "parameter '%s' is used twice, which is not supported", gr->g->values[param.id].name);
-    return d;
+    int made = 0;
+    for (int i = 0; i < count; i++) {
+        Value d = grad_of_param(gr->g, params[i]);
+        made += d.id >= 0 && gr->g->values[d.id].producer >= 0;
+    }
+    if (made != 0 && made != count)
+        graph_fail(gr->g, "of the parameters from '%s' on some are used a second time and some are not, which is not supported",
+                   gr->g->values[params[0].id].name);
+    return gr->accumulate || made;
 }
 
 /* dw = sum over positions of x dy, dx = w^T dy; both conv2d and linear. The weights' gradient comes first: after it x is
  * free. */
 static void grad_product(Grad *gr, const GraphNode *n, Value dy, OpKind wgrad_kind, OpKind dgrad_kind)
 {
-    Value x = input(n, 0), w = input(n, 1);
-    bool  bias = n->op.n_in == 3;
+    const Value x = input(n, 0), params[2] = { input(n, 1), input(n, 2) };
+    const int   count = n->op.n_in - 1; /* weights, and perhaps a bias */
 
     OpDesc wgrad = derived(n, wgrad_kind);
-    wgrad.attr.accumulate = gr->accumulate;
-    graph_append_to(gr->g, wgrad, 2, (Value[]){ x, dy }, bias ? 2 : 1,
-                    (Value[]){ into(gr, w), bias ? into(gr, input(n, 2)) : NO_VALUE });
+    wgrad.attr.accumulate = adds(gr, count, params);
+    graph_append_to(gr->g, wgrad, 2, (Value[]){ x, dy }, count,
+                    (Value[]){ grad_of_param(gr->g, params[0]), count == 2 ? grad_of_param(gr->g, params[1]) : NO_VALUE });
     if (gr->needed[x.id])
-        flow(gr, x, graph_emit(gr->g, derived(n, dgrad_kind), 2, (Value[]){ dy, w }));
+        flow(gr, x, graph_emit(gr->g, derived(n, dgrad_kind), 2, (Value[]){ dy, params[0] }));
 }
 
 static void grad_conv2d(Grad *gr, const GraphNode *n, Value dy)
@@ -89,8 +95,8 @@ static void grad_conv2d_dgrad(Grad *gr, const GraphNode *n, Value dy)
 {
     Value  x = input(n, 0), w = input(n, 1);
     OpDesc wgrad = derived(n, OP_conv2d_wgrad);
-    wgrad.attr.accumulate = gr->accumulate;
-    graph_append_to(gr->g, wgrad, 2, (Value[]){ dy, x }, 1, (Value[]){ into(gr, w) });
+    wgrad.attr.accumulate = adds(gr, 1, &w);
+    graph_append_to(gr->g, wgrad, 2, (Value[]){ dy, x }, 1, (Value[]){ grad_of_param(gr->g, w) });
     if (gr->needed[x.id])
         flow(gr, x, graph_emit(gr->g, derived(n, OP_conv2d), 2, (Value[]){ dy, w }));
 }
@@ -107,9 +113,9 @@ static void grad_batchnorm(Grad *gr, const GraphNode *n, Value dy)
     Value mask = n->op.attr.relu ? output(n, 3) : NO_VALUE;
 
     OpDesc op = derived(n, OP_batchnorm_grad);
-    op.attr.accumulate = gr->accumulate;
+    op.attr.accumulate = adds(gr, 2, (Value[]){ gamma, beta });
     int node = graph_append_to(gr->g, op, 5 + op.attr.relu, (Value[]){ x, dy, gamma, mean, invstd, mask }, 3,
-                               (Value[]){ NO_VALUE, into(gr, gamma), into(gr, beta) });
+                               (Value[]){ NO_VALUE, grad_of_param(gr->g, gamma), grad_of_param(gr->g, beta) });
     flow(gr, x, graph_output(gr->g, node, 0));
     if (op.attr.residual)
         flow(gr, input(n, 5), graph_output(gr->g, node, 3));
@@ -146,6 +152,62 @@ static void grad_cast(Grad *gr, const GraphNode *n, Value dy)
     flow(gr, input(n, 0), graph_emit(gr->g, back, 1, &dy));
 }
 
+/* Each table's rows; the ids are given. */
+static void grad_embedding(Grad *gr, const GraphNode *n, Value dy)
+{
+    for (int i = 0; i < n->op.n_in; i += 2) {
+        Value  table = input(n, i);
+        OpDesc op = { .kind = OP_embedding_grad, .attr = { .rows = dim(n, i, 0) } };
+        op.attr.accumulate = adds(gr, 1, &table);
+        graph_append_to(gr->g, op, 2, (Value[]){ dy, input(n, i + 1) }, 1, (Value[]){ grad_of_param(gr->g, table) });
+    }
+}
+
+static void grad_gather_rows(Grad *gr, const GraphNode *n, Value dy)
+{
+    OpDesc op = { .kind = OP_gather_rows_grad, .attr = { .rows = dim(n, 0, 0) } };
+    flow(gr, input(n, 0), graph_emit(gr->g, op, 2, (Value[]){ dy, input(n, 1) }));
+}
+
+/* With dropout the gradient splits in two, else one serves x and the residual. */
+static void grad_layernorm(Grad *gr, const GraphNode *n, Value dy)
+{
+    const bool residual = n->op.attr.residual, drops = n->op.attr.dropout > 0;
+    Value gamma = input(n, 1), beta = input(n, 2), sum = residual ? output(n, 3) : input(n, 0);
+
+    OpDesc op = { .kind = OP_layernorm_grad, .attr = n->op.attr };
+    op.attr.accumulate = adds(gr, 2, (Value[]){ gamma, beta });
+    int node = graph_append_to(gr->g, op, 5 + drops,
+                               (Value[]){ sum, dy, gamma, output(n, 1), output(n, 2), drops ? input(n, n->op.n_in - 1) : NO_VALUE },
+                               3, (Value[]){ NO_VALUE, grad_of_param(gr->g, gamma), grad_of_param(gr->g, beta) });
+    flow(gr, input(n, 0), graph_output(gr->g, node, 0));
+    if (residual)
+        flow(gr, input(n, 3), graph_output(gr->g, node, drops ? 3 : 0));
+}
+
+static void grad_gelu(Grad *gr, const GraphNode *n, Value dy)
+{
+    flow(gr, input(n, 0), graph_emit(gr->g, (OpDesc){ .kind = OP_gelu_grad }, 2, (Value[]){ dy, input(n, 0) }));
+}
+
+static void grad_tanh(Grad *gr, const GraphNode *n, Value dy)
+{
+    flow(gr, input(n, 0), graph_emit(gr->g, (OpDesc){ .kind = OP_tanh_grad }, 2, (Value[]){ dy, output(n, 0) }));
+}
+
+static void grad_dropout(Grad *gr, const GraphNode *n, Value dy)
+{
+    OpDesc op = { .kind = OP_dropout, .attr = n->op.attr };
+    flow(gr, input(n, 0), graph_emit(gr->g, op, 2, (Value[]){ dy, input(n, 1) }));
+}
+
+static void grad_attention(Grad *gr, const GraphNode *n, Value dy)
+{
+    OpDesc op = { .kind = OP_attention_grad, .attr = n->op.attr };
+    flow(gr, input(n, 0), graph_emit(gr->g, op, n->op.n_in + 3,
+                                     (Value[]){ input(n, 0), output(n, 0), dy, output(n, 1), input(n, 1), input(n, 2) }));
+}
+
 /* Where gradients begin: the op has made the gradient of its logits itself, in output 1. */
 static void grad_loss(Grad *gr, const GraphNode *n, Value dy)
 {
@@ -167,6 +229,13 @@ static Rule *const rules[OP_COUNT] = {
     [OP_concat] = grad_concat,
     [OP_add] = grad_add,
     [OP_cast] = grad_cast,
+    [OP_embedding] = grad_embedding,
+    [OP_gather_rows] = grad_gather_rows,
+    [OP_layernorm] = grad_layernorm,
+    [OP_gelu] = grad_gelu,
+    [OP_tanh] = grad_tanh,
+    [OP_dropout] = grad_dropout,
+    [OP_attention] = grad_attention,
 };
 
 /* Gradients are made in the order of the parameters, so that both lie in memory in the same order (graph_span). */

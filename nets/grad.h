@@ -4,10 +4,10 @@
 
 #include "graph.h"
 
-/* Appends to MICRO the gradients of every softmax_xent there that makes one, with respect to every parameter. Each
+/* Appends to MICRO the gradients of every loss there that makes one, with respect to every parameter. Each
  * parameter gets a persistent f32 gradient "<name>.grad" that is overwritten by each micro-batch, or added to if
- * `accumulate` (BEGIN must zero it then). Errors: an op without a gradient rule on the way, a parameter that is used twice
- * or does not reach the loss. */
+ * `accumulate` (BEGIN must zero it then). A parameter may be used several times: its gradients add up. Errors: an op without
+ * a gradient rule on the way, a parameter that does not reach the loss. */
 void grad_append(Graph *g, bool accumulate);
 
 /* The gradient that grad_append made for a parameter, or NO_VALUE. */

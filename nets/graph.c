@@ -158,6 +158,19 @@ Value graph_span(Graph *g, const char *name, int group)
     return v;
 }
 
+Value graph_span_table(Graph *g, const char *name, int group)
+{
+    int64_t count = 0;
+    for (int i = 0; i < g->value_count; i++)
+        count += g->values[i].group == group;
+    if (group <= GROUP_NONE || count == 0)
+        graph_fail(g, "%s: group %d has no values", name, group);
+    Value v = push_value(g, name, tensor_1d(DTYPE_I32, count + 1), MEM_INPUT);
+    if (v.id >= 0)
+        g->values[v.id].table_group = group;
+    return v;
+}
+
 int graph_weight_slot(OpKind kind)
 {
     switch (kind) {

@@ -34,12 +34,13 @@ typedef enum MemKind {
 extern const char *const segment_names[SEG_COUNT];       /* "begin", "micro", "update", "eval" */
 extern const char *const mem_kind_names[MEM_KIND_COUNT]; /* "weights", "copies", "gradients", "optimizer", ... */
 
-typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM } InitKind;
+typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_UNIFORM, INIT_LIST } InitKind;
 
-/* How a parameter starts: INIT_NORMAL: deviation = scale; INIT_UNIFORM: in [-scale, scale]. */
+/* How a persistent value starts: INIT_NORMAL: deviation = scale; INIT_UNIFORM: in [-scale, scale]; INIT_LIST: the numbers in
+ * GraphValue.start. */
 typedef struct Init { InitKind kind; float scale; } Init;
 
-enum { GRAPH_NAME_BYTES = 64, GROUP_NONE = 0 };
+enum { GRAPH_NAME_BYTES = 64, GRAPH_START_COUNT = 8, GROUP_NONE = 0 };
 
 typedef struct GraphValue {
     char    name[GRAPH_NAME_BYTES]; /* unique: "conv3.0.bn2.gamma" */
@@ -47,10 +48,12 @@ typedef struct GraphValue {
     MemKind kind;       /* all but MEM_ACT and MEM_WORKSPACE are persistent: they have memory of their own for the whole run */
     int     group;      /* persistent values of one group (> 0) lie side by side in order of id, see graph_span */
     int     span_group; /* > 0: this value is not stored itself, it is that whole group seen as one f32 vector */
+    int     table_group; /* > 0: i32 (n+1), where the n values of that group begin in its span and where the last ends */
     int     layout_of;  /* >= 0: has the physical layout of that value (weight and momentum of their gradient) */
     bool    is_param;   /* counted by graph_param_count, initialised by init, gets a gradient */
     bool    decay;      /* weight decay applies (not for batch norm and biases, Goyal et al. 2017) */
     Init    init;
+    float   start[GRAPH_START_COUNT];
     int     producer;   /* node that writes it first, -1 if none */
 } GraphValue;
 
@@ -86,6 +89,10 @@ Value graph_param(Graph *g, const char *leaf, Tensor tensor, Init init, bool dec
 /* A vector over all values of a group, in their physical order (padding of layouts included, it is zero). Its length is
  * set when the plan is made; the op that takes it works on all of them in one call. */
 Value graph_span(Graph *g, const char *name, int group);
+
+/* The table of a group's values within its span, in elements: i32 (n+1), filled when parameters are initialised. To be made
+ * when the group is complete. Padding belongs to the value before it. */
+Value graph_span_table(Graph *g, const char *name, int group);
 
 /* Appends an op to the current segment: fills in[] from the values, calls op_infer, makes the outputs as MEM_ACT values
  * named after scope, op and slot. Returns the node's index or -1 after an error. graph_emit returns output 0. */

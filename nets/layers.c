@@ -1,15 +1,14 @@
 /* layers.c - nodes and parameters of each layer; see layers.h. */
 #include "layers.h"
 
+#include "layers_private.h"
+
 #include <math.h>
 #include <string.h>
 
 static const float BATCHNORM_EPS = 1e-5f, BATCHNORM_MOMENTUM = 0.1f;
 
-/* The scope around a layer: entered with its name, left again at its end. */
-typedef struct Scope { char outer[GRAPH_NAME_BYTES]; } Scope;
-
-static Scope scope_enter(Graph *g, const char *name)
+Scope scope_enter(Graph *g, const char *name)
 {
     Scope s;
     memcpy(s.outer, g->scope, sizeof s.outer);
@@ -17,29 +16,28 @@ static Scope scope_enter(Graph *g, const char *name)
     return s;
 }
 
-static void scope_leave(Graph *g, const Scope *s)
+void scope_leave(Graph *g, const Scope *s)
 {
     memcpy(g->scope, s->outer, sizeof g->scope);
 }
 
-/* In EVAL the value that the training layer of this name made, if there is one. */
-static Value find_shared(const Graph *g, const char *leaf)
+Value layer_find_shared(const Graph *g, const char *leaf)
 {
     char name[2 * GRAPH_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", g->scope, leaf);
     return g->segment == SEG_EVAL ? graph_find(g, name) : NO_VALUE;
 }
 
-static Value parameter(Graph *g, const char *leaf, Tensor tensor, Init init, bool decay)
+Value layer_parameter(Graph *g, const char *leaf, Tensor tensor, Init init, bool decay)
 {
-    Value shared = find_shared(g, leaf);
+    Value shared = layer_find_shared(g, leaf);
     return shared.id >= 0 ? shared : graph_param(g, leaf, tensor, init, decay);
 }
 
 /* A running statistic: kept with the weights, but not trained. */
 static Value statistic(Graph *g, const char *leaf, int64_t channels, InitKind init)
 {
-    Value shared = find_shared(g, leaf);
+    Value shared = layer_find_shared(g, leaf);
     if (shared.id >= 0)
         return shared;
     Value v = graph_value(g, leaf, tensor_1d(DTYPE_F32, channels), MEM_WEIGHT);
@@ -77,8 +75,8 @@ static Value conv(Graph *g, const char *name, Value x, int kernel, int64_t chann
     Scope  scope = scope_enter(g, name);
     float  deviation = sqrtf(2.0f / (float)(channels * kernel * kernel));
     Tensor shape = tensor_4d(DTYPE_F32, channels, kernel, kernel, layer_channels(g, x));
-    Value  w = parameter(g, "w", shape, (Init){ INIT_NORMAL, deviation }, true);
-    Value  b = bias ? parameter(g, "b", tensor_1d(DTYPE_F32, channels), (Init){ INIT_ZERO, 0 }, false) : NO_VALUE;
+    Value  w = layer_parameter(g, "w", shape, (Init){ INIT_NORMAL, deviation }, true);
+    Value  b = bias ? layer_parameter(g, "b", tensor_1d(DTYPE_F32, channels), (Init){ INIT_ZERO, 0 }, false) : NO_VALUE;
     OpDesc op = { .kind = OP_conv2d,
                   .attr = { .kernel = kernel, .stride = stride, .pad = kernel / 2, .relu = relu } };
     Value  y = graph_emit(g, op, bias ? 3 : 2, (Value[]){ x, w, b });
@@ -110,7 +108,7 @@ Value layer_upconv(Graph *g, const char *name, Value x, int64_t channels)
     Tensor shape = tensor_4d(DTYPE_F32, layer_channels(g, x), FACTOR, FACTOR, channels);
     OpDesc op = { .kind = OP_conv2d_dgrad, .attr = { .kernel = FACTOR, .stride = FACTOR, .in_h = FACTOR * t->dim[1],
                                                      .in_w = FACTOR * t->dim[2] } };
-    Value  w = parameter(g, "w", shape, (Init){ INIT_NORMAL, sqrtf(2.0f / (float)channels) }, true);
+    Value  w = layer_parameter(g, "w", shape, (Init){ INIT_NORMAL, sqrtf(2.0f / (float)channels) }, true);
     Value  y = graph_emit(g, op, 2, (Value[]){ x, w });
     scope_leave(g, &scope);
     return y;
@@ -128,8 +126,8 @@ static Value batchnorm(Graph *g, const char *name, Value x, Value residual, bool
 {
     Scope   scope = scope_enter(g, name);
     int64_t c = layer_channels(g, x);
-    Value   gamma = parameter(g, "gamma", tensor_1d(DTYPE_F32, c), (Init){ gamma_init, 0 }, false);
-    Value   beta = parameter(g, "beta", tensor_1d(DTYPE_F32, c), (Init){ INIT_ZERO, 0 }, false);
+    Value   gamma = layer_parameter(g, "gamma", tensor_1d(DTYPE_F32, c), (Init){ gamma_init, 0 }, false);
+    Value   beta = layer_parameter(g, "beta", tensor_1d(DTYPE_F32, c), (Init){ INIT_ZERO, 0 }, false);
     Value   mean = statistic(g, "run_mean", c, INIT_ZERO);
     Value   var = statistic(g, "run_var", c, INIT_ONE);
     OpDesc  op = { .kind = g->segment == SEG_EVAL ? OP_batchnorm_infer : OP_batchnorm,
@@ -177,8 +175,8 @@ Value layer_linear(Graph *g, const char *name, Value x, int64_t outputs)
     Scope   scope = scope_enter(g, name);
     int64_t inputs = graph_tensor(g, x)->dim[1];
     Init    init = { INIT_UNIFORM, 1.0f / sqrtf((float)inputs) };
-    Value   w = parameter(g, "w", tensor_2d(DTYPE_F32, outputs, inputs), init, true);
-    Value   b = parameter(g, "b", tensor_1d(DTYPE_F32, outputs), init, false);
+    Value   w = layer_parameter(g, "w", tensor_2d(DTYPE_F32, outputs, inputs), init, true);
+    Value   b = layer_parameter(g, "b", tensor_1d(DTYPE_F32, outputs), init, false);
     Value   y = graph_emit(g, (OpDesc){ .kind = OP_linear }, 3, (Value[]){ x, w, b });
     scope_leave(g, &scope);
     return y;

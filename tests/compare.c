@@ -9,7 +9,7 @@
 
 /* How far from the reference a result may be:
  *
- *   |got - want| <= c eps(f32) sqrt(K) scale  +  r eps(type) |want|
+ *   |got - want| <= c eps(f32) sqrt(K) scale  +  r eps(type) |want|  +  inner eps(type) scale
  *
  * The first term is what adding in float costs. K is the number of terms of one output (sum_length). Rounding errors of
  * K additions, each at most eps/2 of the partial sum, add up like a random walk: sqrt(K) eps/2 times the size of the
@@ -18,7 +18,8 @@
  * the table says where more is due, and why.
  * The second term is the rounding to the result's type: once for most ops. It has to be separate, since a kernel that
  * adds up in bf16 must not pass: eps(bf16) sqrt(K) would let it. want is already rounded, so both ends may sit
- * on either side of a tie: one eps, which is one to two units in the last place. */
+ * on either side of a tie: one eps, which is one to two units in the last place.
+ * The third is for ops that round to the type on the way: a sum of many rounded terms, whose errors mostly cancel. */
 typedef struct Tolerance { double c, r; } Tolerance;
 
 static const Tolerance tolerances[OP_COUNT] = {
@@ -37,18 +38,40 @@ static const Tolerance tolerances[OP_COUNT] = {
     [OP_linear]          = { 1, 1 },
     [OP_linear_dgrad]    = { 1, 1 },
     [OP_linear_wgrad]    = { 1, 1 },
+    [OP_attention]       = { 2, 1 }, /* exp of a difference of sums */
+    [OP_attention_grad]  = { 4, 1 }, /* five such products, two of them of the others' results */
     [OP_softmax_xent]    = { 2, 1 }, /* exp and log approximated to a few units */
     [OP_pixel_xent]      = { 2, 1 },
     [OP_bce_dice]        = { 2, 1 }, /* the sums that the gradient divides by are of fp32 sigmoids */
     [OP_concat]          = { 0, 0 }, /* copies */
     [OP_concat_grad]     = { 0, 0 },
+    [OP_embedding]       = { 1, 1 },
+    [OP_embedding_grad]  = { 1, 1 },
+    [OP_gather_rows]     = { 0, 0 }, /* copies or zeros */
+    [OP_gather_rows_grad] = { 1, 1 },
+    [OP_layernorm]       = { 2, 1 }, /* as batch norm */
+    [OP_layernorm_grad]  = { 2, 1 },
+    [OP_gelu]            = { 2, 1 }, /* the distribution function is good to 2^-22 */
+    [OP_gelu_grad]       = { 2, 1 },
+    [OP_tanh]            = { 0, 2 }, /* one and a half units, and rounding */
+    [OP_tanh_grad]       = { 2, 1 }, /* 1 - y^2 cancels near 1 */
+    [OP_dropout]         = { 0, 1 },
     [OP_add]             = { 0, 1 },
     [OP_cast]            = { 0, 0 }, /* correctly rounded: nothing to forgive */
     [OP_repack]          = { 0, 0 },
     [OP_zero]            = { 0, 0 },
     [OP_sqnorm]          = { 0, 1 }, /* sums in double */
+    [OP_window_scale]    = { 0, 1 },
+    [OP_step_control]    = { 0, 1 }, /* of eight numbers that have nothing to do with each other */
     [OP_sgd]             = { 1, 1 }, /* up to six roundings, terms cancel */
+    [OP_adamw]           = { 1, 1 },
+    [OP_lamb]            = { 1, 1 },
+    [OP_lars]            = { 1, 1 },
+    [OP_restore]         = { 0, 0 },
 };
+
+/* Attention's weights and the gradient of its scores are factors of further products, in bf16 as everything else there. */
+static double inner(const OpDesc *op) { return op->kind == OP_attention || op->kind == OP_attention_grad ? 0.25 : 0; }
 
 /* K: how many products or terms are added for one output. */
 static double sum_length(const OpDesc *op)
@@ -70,7 +93,15 @@ static double sum_length(const OpDesc *op)
         return (double)a->dim[1];
     case OP_linear_wgrad:
         return (double)a->dim[0];
-    case OP_softmax_xent:
+    case OP_embedding:
+        return op->n_in / 2;
+    case OP_embedding_grad: case OP_gather_rows_grad: /* at most: all rows may have one number */
+        return (double)a->dim[0];
+    case OP_layernorm:
+        return (double)a->dim[1];
+    case OP_attention: case OP_attention_grad: /* of features, then of rows */
+        return (double)(op->attr.seq + a->dim[1] / 3 / op->attr.heads);
+    case OP_softmax_xent: case OP_layernorm_grad:
         return (double)(a->dim[0] > a->dim[1] ? a->dim[0] : a->dim[1]);
     case OP_pixel_xent: case OP_bce_dice: /* within a tile of 16 lanes; the rest is in double */
         return 64 + (double)a->dim[3];
@@ -82,8 +113,10 @@ static double sum_length(const OpDesc *op)
 double compare_tolerance(const OpDesc *op, Dtype dtype, double scale, double want)
 {
     const Tolerance *t = &tolerances[op->kind];
-    const double eps_type = dtype == DTYPE_BF16 ? 0x1p-7 : 0x1p-23;
-    return t->c * 0x1p-23 * sqrt(sum_length(op)) * scale + t->r * eps_type * fabs(want);
+    const double eps_type = dtype == DTYPE_BF16 ? 0x1p-7 : dtype == DTYPE_F16 ? 0x1p-10 : 0x1p-23;
+    const double least = dtype == DTYPE_F16 ? 0x1p-24 : 0; /* below 2^-14 fp16 has steps of this size */
+    return t->c * 0x1p-23 * sqrt(sum_length(op)) * scale + t->r * fmax(eps_type * fabs(want), least)
+           + inner(op) * eps_type * scale;
 }
 
 static double element(const Tensor *t, const void *data, int64_t i)

@@ -18,8 +18,13 @@ typedef enum Role {
     ROLE_COUNT,    /* sums that were begun: 0 .. 7 */
     ROLE_IMAGE,    /* 0 .. 255 */
     ROLE_LABEL,    /* -1 .. classes - 1 */
+    ROLE_ID,       /* -1 .. rows of the table - 1 */
+    ROLE_RNG,      /* three words of dropout's generator, and 0 */
     ROLE_PIXEL,    /* 0 .. classes - 1, and 255 */
-    ROLE_HYPER     /* a learning rate, then zeros */
+    ROLE_HYPER,    /* a learning rate, clipping at 1, a loss scale that grows after 3 updates */
+    ROLE_CONTROL,  /* scale 2, clipping to the half, two finite updates in a row */
+    ROLE_SKIP,     /* the same with the order to skip */
+    ROLE_TABLE     /* tensors of nearly equal length over the elements of slot 0 */
 } Role;
 
 static Role input_role(const OpDesc *op, int slot)
@@ -31,14 +36,30 @@ static Role input_role(const OpDesc *op, int slot)
     case OP_normalize_u8:    return ROLE_IMAGE;
     case OP_softmax_xent:    return slot == 1 ? ROLE_LABEL : slot == 2 ? ROLE_POSITIVE : ROLE_VALUE;
     case OP_pixel_xent: case OP_bce_dice: return slot == 1 ? ROLE_PIXEL : slot == 2 ? ROLE_POSITIVE : ROLE_VALUE;
-    case OP_sgd:             return slot == 1 ? ROLE_HYPER : ROLE_VALUE;
+    case OP_embedding:       return slot % 2 ? ROLE_ID : ROLE_VALUE;
+    case OP_embedding_grad: case OP_gather_rows: case OP_gather_rows_grad:
+        return slot == 1 ? ROLE_ID : ROLE_VALUE;
+    case OP_layernorm:       return slot == 0 ? ROLE_OFFSET : slot == 4 ? ROLE_RNG : ROLE_VALUE;
+    case OP_layernorm_grad:  return slot == 4 ? ROLE_POSITIVE : slot == 5 ? ROLE_RNG : ROLE_VALUE;
+    case OP_dropout:         return slot == 1 ? ROLE_RNG : ROLE_VALUE;
+    case OP_sqnorm:          return slot == 1 ? ROLE_CONTROL : ROLE_VALUE;
+    case OP_window_scale:    return slot == 1 ? ROLE_CONTROL : ROLE_POSITIVE;
+    case OP_step_control:    return slot == 0 ? ROLE_HYPER : ROLE_POSITIVE;
+    case OP_restore:         return slot == 1 ? ROLE_SKIP : ROLE_VALUE;
+    case OP_sgd: case OP_adamw: case OP_lamb: case OP_lars:
+        return slot == 1 ? ROLE_HYPER : slot == 2 ? ROLE_CONTROL : slot == 3 ? ROLE_TABLE : ROLE_VALUE;
     default:                 return ROLE_VALUE;
     }
 }
 
-static Role output_role(const OpDesc *op)
+static Role output_role(const OpDesc *op, int slot)
 {
-    return op->kind == OP_softmax_xent || op->kind == OP_pixel_xent || op->kind == OP_bce_dice || op->kind == OP_sqnorm ? ROLE_COUNT : ROLE_VALUE;
+    switch (op->kind) {
+    case OP_softmax_xent: case OP_pixel_xent: case OP_bce_dice: case OP_sqnorm: return ROLE_COUNT;
+    case OP_step_control:                 return ROLE_CONTROL;
+    case OP_adamw: case OP_lamb:          return slot == 2 ? ROLE_POSITIVE : ROLE_VALUE;
+    default:                              return ROLE_VALUE;
+    }
 }
 
 /* A class, or, as often as each of them, 255. */
@@ -49,8 +70,19 @@ static double draw_pixel(const OpCase *c, uint64_t stream, uint64_t at)
     return label == classes ? 255 : (double)label;
 }
 
+/* Rows of the table that the numbers in input `slot` pick from. */
+static int64_t picked_rows(const OpDesc *op, int64_t slot)
+{
+    switch (op->kind) {
+    case OP_embedding:   return op->in[slot - 1].dim[0];
+    case OP_gather_rows: return op->in[0].dim[0];
+    default:             return op->out[0].dim[0];
+    }
+}
+
 static double draw(const OpCase *c, Role role, uint64_t stream, int64_t i)
 {
+    static const double hyper[8] = { 0, 1, 3, 2, 0.5, 1, 65536, 0 }, control[8] = { 0.5, 0.5, 0, 2, 2, 0, 3, 0 };
     const uint64_t at = (uint64_t)i;
     const bool integer = c->fill == FILL_INTEGER;
     switch (role) {
@@ -60,8 +92,13 @@ static double draw(const OpCase *c, Role role, uint64_t stream, int64_t i)
     case ROLE_COUNT:    return (double)rng_below(c->seed, stream, at, 8);
     case ROLE_IMAGE:    return (double)rng_below(c->seed, stream, at, 256);
     case ROLE_LABEL:    return (double)rng_below(c->seed, stream, at, c->op.in[0].dim[1] + 1) - 1;
+    case ROLE_ID:       return (double)rng_below(c->seed, stream, at, picked_rows(&c->op, (int64_t)stream) + 1) - 1;
+    case ROLE_RNG:      return i == 3 ? 0 : (double)(int32_t)rng_block(c->seed, stream, at).word[0];
     case ROLE_PIXEL:    return draw_pixel(c, stream, at);
-    case ROLE_HYPER:    return i ? 0 : integer ? 0.5 : 0.1;
+    case ROLE_HYPER:    return i ? hyper[i] : integer ? 0.5 : 0.1;
+    case ROLE_CONTROL:  return control[i];
+    case ROLE_SKIP:     return i == 2 ? 1 : control[i];
+    case ROLE_TABLE:    return (double)(tensor_count(&c->op.in[0]) * i / (c->op.in[3].dim[0] - 1));
     }
     return 0;
 }
@@ -134,7 +171,7 @@ static Status fill_case(OpCase *c)
             TRY(fill_slot(c, &c->op.in[i], input_role(&c->op, i), (uint64_t)i, &c->in[i]));
     for (int i = 0; i < c->op.n_out; i++)
         if (op_out_is_inout(&c->op, i))
-            TRY(fill_slot(c, &c->op.out[i], output_role(&c->op), 100 + (uint64_t)i, &c->out[i]));
+            TRY(fill_slot(c, &c->op.out[i], output_role(&c->op, i), 100 + (uint64_t)i, &c->out[i]));
     return status_ok();
 }
 

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +16,7 @@
 
 static CellConfig small_cell(void)
 {
-    CellConfig cell = { net_config_default(), 1 };
+    CellConfig cell = { net_config_default(NULL), 1 };
     cell.net.width = 0.01;
     cell.net.size = 8;
     cell.net.stem = STEM_SMALL;
@@ -35,30 +34,15 @@ static void test_names(void **state)
 {
     (void)state;
     char name[CELL_NAME_BYTES];
-    CellConfig cell = { net_config_default(), 4 };
+    CellConfig cell = { net_config_default(NULL), 4 };
     cell.net.batch = 32;
     cell.net.amp = AMP_BF16;
     assert_string_equal(cell_name(&cell, name, sizeof name), "resnet50/size:224/batch:32/amp:bf16/accum:4");
     cell = small_cell();
     assert_string_equal(cell_name(&cell, name, sizeof name), "resnet50/size:8/batch:2/amp:off/accum:1/width:0.01/stem:small");
-    TrainConfig train = { .net = cell.net, .data = { .name = "shapes" }, .accum = 2, .seed = 7 };
+    TrainConfig train = { .net = cell.net, .feed = { .data = "shapes" }, .accum = 2, .seed = 7 };
     assert_string_equal(train_name(&train, name, sizeof name),
                         "resnet50/data:shapes/size:8/batch:2/accum:2/amp:off/seed:7/width:0.01/stem:small");
-}
-
-static void test_schedules(void **state)
-{
-    (void)state;
-    /* 100 updates, 10 of them warm-up, peak 0.4 */
-    assert_true(fabs(schedule_rate(SCHEDULE_CONSTANT, 0.4, 0, 100, 10) - 0.04) < 1e-12);
-    assert_true(fabs(schedule_rate(SCHEDULE_CONSTANT, 0.4, 9, 100, 10) - 0.4) < 1e-12);
-    assert_true(schedule_rate(SCHEDULE_CONSTANT, 0.4, 99, 100, 10) == 0.4);
-    assert_true(schedule_rate(SCHEDULE_LINEAR, 0.4, 10, 100, 10) == 0.4);
-    assert_true(fabs(schedule_rate(SCHEDULE_LINEAR, 0.4, 55, 100, 10) - 0.2) < 1e-12);
-    assert_true(fabs(schedule_rate(SCHEDULE_COSINE, 0.4, 55, 100, 10) - 0.2) < 1e-12);
-    assert_true(schedule_rate(SCHEDULE_COSINE, 0.4, 100, 100, 10) < 1e-12);
-    assert_true(schedule_rate(SCHEDULE_COSINE, 0.4, 500, 100, 10) < 1e-12); /* past the end it stays there */
-    assert_true(schedule_rate(SCHEDULE_LINEAR, 0.4, 0, 1, 1) == 0.4);        /* all of it warm-up */
 }
 
 static void test_entry_of_a_cell(void **state)
@@ -134,8 +118,8 @@ static Status measure_small(void)
 
 static Status train_small(void)
 {
-    TrainConfig t = { .net = small_cell().net, .data = { .name = "shapes", .seed = 1, .limit = 8 }, .accum = 3, .epochs = 2,
-                      .schedule = SCHEDULE_LINEAR, .loaders = 1, .augment = true, .seed = 1 };
+    TrainConfig t = { .net = small_cell().net, .accum = 3, .epochs = 2, .schedule = SCHEDULE_LINEAR, .rules = session_rules(), .seed = 1,
+                      .feed = { .data = "shapes", .limit = 8, .loaders = 1, .augment = true, .seed = 1 } };
     MeasureOptions options = quick_options();
     json_t *entry = NULL;
     Status s = train_run(&t, &options, false, &entry);
@@ -183,7 +167,6 @@ int main(void)
     json_set_alloc_funcs(json_malloc_here, json_free_here);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
-        cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_entry_of_a_cell),
         cmocka_unit_test(test_what_cannot_run),
         cmocka_unit_test(test_verification_passes_and_catches),

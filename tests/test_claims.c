@@ -391,7 +391,7 @@ static void test_accumulation_equals_without_norm_only(void **state)
 {
     (void)state;
     Backend *be = open_reference();
-    NetConfig c = net_config_default();
+    NetConfig c = net_config_default(NULL);
     c.batch = 4;
     c.size = 8;
     c.classes = 5;

@@ -80,7 +80,7 @@ static void counting_release(void *state)
 static void resnet50_needs_the_memory_that_is_planned(void **state)
 {
     (void)state;
-    NetConfig config = net_config_default();
+    NetConfig config = net_config_default(NULL);
     Backend  *be = tiny_backend("cpu");
     Net       net;
     MemPlan   plan;
@@ -185,7 +185,7 @@ static void persistent_memory_starts_at_zero(void **state)
 static void evaluation_shares_the_arena(void **state)
 {
     (void)state;
-    NetConfig config = net_config_default();
+    NetConfig config = net_config_default(NULL);
     Backend  *be = tiny_backend("cpu");
     MemPlan   without, with;
     Net       net;

@@ -183,7 +183,7 @@ static void test_made_inputs(void **state)
         { .kind = OP_batchnorm_grad, .n_in = 6, .in = { x, x, v, v, v, bit }, .attr = { .relu = true, .residual = true, .accumulate = true, .eps = 1e-5f } },
         { .kind = OP_maxpool_grad, .n_in = 2, .in = { y, u8 }, .attr = { .kernel = 3, .stride = 2, .pad = 1, .in_h = 5, .in_w = 5 } },
         { .kind = OP_batchnorm, .n_in = 5, .in = { x, v, v, v, v }, .attr = { .relu = true, .eps = 1e-5f, .momentum = 0.1f } },
-        { .kind = OP_sgd, .n_in = 2, .in = { x, tensor_1d(DTYPE_F32, 4) }, .attr = { .momentum = 0.9f } },
+        { .kind = OP_sgd, .n_in = 3, .in = { x, tensor_1d(DTYPE_F32, 8), tensor_1d(DTYPE_F32, 8) }, .attr = { .momentum = 0.9f } },
     };
     for (size_t i = 0; i < COUNT_OF(ops); i++) {
         OpCase *c;

@@ -267,13 +267,27 @@ static void test_zero_and_optimizer(void **state)
     assert_tensor(&accepted(OPDESC(sqnorm, 1, FP(4, 3, 3, 2))).out[0], FV(1));
     refused(OPDESC(sqnorm, 2, FV(1), FV(1)), "control must be f32 (8)");
     refused(OPDESC(sqnorm, 1, BM(1, 1)), "x must be f32");
-    op = accepted(OPDESC(sgd, 2, FM(3, 5), FV(4)));
+    op = accepted(OPDESC(sgd, 3, FM(3, 5), FV(8), FV(8)));
     assert_int_equal(op.n_out, 2);
     assert_tensor(&op.out[0], FM(3, 5));
     assert_tensor(&op.out[1], FM(3, 5));
-    refused(OPDESC(sgd, 1, FM(3, 5)), "wrong number of inputs");
-    refused(OPDESC(sgd, 2, BM(3, 5), FV(4)), "needs g f32 and hyper f32 (4)");
-    refused(OPDESC(sgd, 2, FM(3, 5), FV(3)), "needs g f32 and hyper f32 (4)");
+    refused(OPDESC(sgd, 2, FM(3, 5), FV(8)), "wrong number of inputs");
+    refused(OPDESC(sgd, 3, BM(3, 5), FV(8), FV(8)), "needs g f32, hyper f32 (8) and control f32 (8)");
+    refused(OPDESC(sgd, 3, FM(3, 5), FV(4), FV(8)), "needs g f32, hyper f32 (8) and control f32 (8)");
+    refused(OPDESC(sgd, 3, FM(3, 5), FV(8), FV(7)), "needs g f32, hyper f32 (8) and control f32 (8)");
+    assert_int_equal(accepted(OPDESC(adamw, 3, FM(3, 5), FV(8), FV(8))).n_out, 3);
+    refused(OPDESC(adamw, 4, FM(3, 5), FV(8), FV(8), tensor_1d(DTYPE_I32, 2)), "wrong number of inputs");
+    assert_int_equal(accepted(OPDESC(lamb, 4, FM(3, 5), FV(8), FV(8), tensor_1d(DTYPE_I32, 2))).n_out, 3);
+    assert_int_equal(accepted(OPDESC(lars, 4, FM(3, 5), FV(8), FV(8), tensor_1d(DTYPE_I32, 9))).n_out, 2);
+    refused(OPDESC(lamb, 3, FM(3, 5), FV(8), FV(8)), "wrong number of inputs");
+    refused(OPDESC(lars, 4, FM(3, 5), FV(8), FV(8), tensor_1d(DTYPE_I32, 1)), "the table of tensors must be i32 (n + 1)");
+    refused(OPDESC(lars, 4, FM(3, 5), FV(8), FV(8), FV(2)), "the table of tensors must be i32 (n + 1)");
+    assert_tensor(&accepted(OPDESC(restore, 2, FM(3, 5), FV(8))).out[0], FM(3, 5));
+    refused(OPDESC(restore, 2, BM(3, 5), FV(8)), "needs saved f32 and control f32 (8)");
+    assert_tensor(&accepted(OPDESC(window_scale, 2, FV(1), FV(8))).out[0], FV(1));
+    refused(OPDESC(window_scale, 2, FV(2), FV(8)), "needs scale f32 (1) and control f32 (8)");
+    assert_tensor(&accepted(OPDESC(step_control, 2, FV(8), FV(1))).out[0], FV(8));
+    refused(OPDESC(step_control, 2, FV(8), FV(2)), "needs hyper f32 (8) and the square sum f32 (1)");
 }
 
 static void assert_cost(OpDesc op, double flops, double moved)
@@ -305,13 +319,23 @@ static void test_cost(void **state)
     OpDesc norm = accepted(OPATTR(batchnorm, 6, ATTR(.relu = true, .residual = true), x, v, v, v, v, x));
     assert_cost(norm, 512 * 9.0, 3 * 1024 + 8 * 64 + 64); /* x, residual, y; six vectors, two of them both ways; mask */
     assert_cost(accepted(OPDESC(sqnorm, 1, FV(100))), 200, 400 + 8);
-    assert_cost(accepted(OPDESC(sgd, 2, FV(100), FV(4))), 600, 400 + 16 + 800 + 800);
+    assert_cost(accepted(OPDESC(sgd, 3, FV(100), FV(8), FV(8))), 600, 400 + 64 + 800 + 800);
+    assert_cost(accepted(OPDESC(adamw, 3, FV(100), FV(8), FV(8))), 1400, 400 + 64 + 3 * 800);
     assert_cost(accepted((OpDesc){ .kind = OP_zero, .out = { FV(100) } }), 0, 400);
     assert_cost(accepted(OPDESC(add, 2, BM(2, 50), BM(2, 50))), 100, 600);
     OpDesc cast = OPDESC(cast, 1, FV(100));
     cast.out[0].dtype = DTYPE_BF16;
     assert_cost(accepted(cast), 0, 600);
     assert_cost(accepted(OPATTR(maxpool, 1, ATTR(.kernel = 2, .stride = 2), FA(1, 4, 4, 8))), 4 * 32, 4 * 128 + 4 * 32 + 32);
+
+    /* tables: the rows that are picked, all of a small one */
+    const Tensor ids = tensor_1d(DTYPE_I32, 10);
+    assert_cost(accepted(OPDESC(embedding, 4, FM(1000, 8), ids, FM(2, 8), ids)), 80, 4.0 * (80 + 10 + 16 + 10 + 80));
+    assert_cost(accepted(OPDESC(gather_rows, 2, BM(1000, 8), ids)), 0, 2.0 * 80 + 40 + 2 * 80);
+    OpDesc scatter = accepted(OPATTR(embedding_grad, 2, ATTR(.rows = 1000), BM(10, 8), ids));
+    assert_cost(scatter, 80, 2.0 * 80 + 40 + 4 * 8000); /* zeros and all */
+    scatter.attr.accumulate = true;
+    assert_cost(scatter, 80, 2.0 * 80 + 40 + 2 * 4 * 80);
 }
 
 static void test_inout_slots(void **state)

@@ -347,6 +347,7 @@ static void test_linear(void **state)
     (void)state;
     static const int64_t shapes[][3] = { /* M, K, O */
         { 4, 2048, 32 }, { 8, 256, 100 }, { 4, 64, 10 }, { 1, 512, 10 }, { 3, 17, 5 }, { 7, 1, 3 }, { 33, 48, 32 }, { 2, 130, 1 },
+        { 20, 40, 2 }, { 5, 1538, 33 }, { 35, 31, 805 }, { 129, 70, 47 }, /* sums in several pieces */
     };
     Ladder l = ladder_start();
     for (size_t i = 0; i < COUNT_OF(shapes); i++)
@@ -362,6 +363,36 @@ static void test_linear(void **state)
                 climb(&l, (OpDesc){ .kind = OP_linear_wgrad, .n_in = 2, .n_out = 1 + (flags & 1), .in = { x, y },
                                     .attr = { .accumulate = flags & 2 } }, BOTH);
         }
+    ladder_end(&l);
+}
+
+/* So many rows that even dw is added up piece by piece; so many threads that rows are shared as well as columns. */
+static void test_linear_of_many_rows(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++)
+        for (int accumulate = 0; accumulate < 2; accumulate++)
+            climb(&l, (OpDesc){ .kind = OP_linear_wgrad, .n_in = 2, .n_out = 2, .attr = { .accumulate = accumulate },
+                                .in = { tensor_2d(t, 3079, 34), tensor_2d(t, 3079, 9) } }, BOTH);
+    const Tensor x = tensor_2d(DTYPE_BF16, 130, 40), w = tensor_2d(DTYPE_BF16, 66, 40);
+    OpCase  *c;
+    OpResult want, got;
+    assert_int_equal(op_case_create(&(OpDesc){ .kind = OP_linear, .n_in = 2, .in = { x, w } }, FILL_INTEGER, 8, &c).code, STATUS_OK);
+    assert_int_equal(op_case_run(c, l.ref, NULL, &want).code, STATUS_OK);
+    for (int threads = 3; threads <= 7; threads += 2) {
+        Backend *be;
+        assert_int_equal(backend_open("cpu", &(BackendOptions){ .threads = threads }, &be).code, STATUS_OK);
+        Status s = op_case_run(c, be, NULL, &got);
+        if (s.code == STATUS_OK)
+            s = op_case_compare(c, COMPARE_EXACT, &want, &got);
+        if (s.code != STATUS_OK && !may_skip(be, &c->op, s))
+            fail_msg("%d threads: %s", threads, s.text);
+        op_result_release(&got);
+        backend_close(be);
+    }
+    op_result_release(&want);
+    op_case_destroy(c);
     ladder_end(&l);
 }
 
@@ -444,16 +475,39 @@ static void test_normalize_u8(void **state)
     ladder_end(&l);
 }
 
+/* AdamW, LAMB and LARS; tensors of one element up to several blocks, some of none. */
+static void climb_adaptive(Ladder *l, Tensor g)
+{
+    static const int64_t tensors[] = { 1, 3, 17 };
+    const Tensor eight = tensor_1d(DTYPE_F32, 8);
+    const OpAttr adam = { .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f, .weight_decay = 0.01f };
+    climb(l, (OpDesc){ .kind = OP_adamw, .n_in = 3, .in = { g, eight, eight }, .attr = adam }, RANDOM);
+    for (size_t i = 0; i < COUNT_OF(tensors); i++)
+        for (int adapt = 0; adapt < 2; adapt++) {
+            const Tensor table = tensor_1d(DTYPE_I32, tensors[i] + 1);
+            OpDesc lamb = { .kind = OP_lamb, .n_in = 4, .in = { g, eight, eight, table }, .attr = adam };
+            OpDesc lars = { .kind = OP_lars, .n_in = 4, .in = { g, eight, eight, table },
+                            .attr = { .momentum = 0.9f, .trust = 0.02f, .weight_decay = 1e-3f } };
+            lamb.attr.adapt = lars.attr.adapt = adapt;
+            climb(l, lamb, RANDOM);
+            climb(l, lars, RANDOM);
+        }
+}
+
 static void test_optimizer(void **state)
 {
     (void)state;
+    const Tensor eight = tensor_1d(DTYPE_F32, 8);
     static const int64_t lengths[] = { 1, 15, 16, 17, 1000, 70001 };
     Ladder l = ladder_start();
     for (size_t i = 0; i < COUNT_OF(lengths); i++) {
         Tensor g = tensor_1d(DTYPE_F32, lengths[i]);
         climb(&l, (OpDesc){ .kind = OP_sqnorm, .n_in = 1, .in = { g } }, BOTH);
+        climb(&l, (OpDesc){ .kind = OP_sqnorm, .n_in = 2, .in = { g, eight } }, BOTH);
+        climb(&l, (OpDesc){ .kind = OP_restore, .n_in = 2, .in = { g, eight } }, BOTH | (lengths[i] == 1 ? TRIVIAL : 0));
+        climb_adaptive(&l, g);
         for (int nesterov = 0; nesterov < 2; nesterov++) {
-            OpDesc op = { .kind = OP_sgd, .n_in = 2, .in = { g, tensor_1d(DTYPE_F32, 4) },
+            OpDesc op = { .kind = OP_sgd, .n_in = 3, .in = { g, eight, eight },
                           .attr = { .momentum = 0.5f, .weight_decay = 0.25f, .nesterov = nesterov } };
             climb(&l, op, EXACT | (lengths[i] == 1 ? TRIVIAL : 0)); /* halves and quarters: exact */
             op.attr.momentum = 0.9f;
@@ -462,7 +516,9 @@ static void test_optimizer(void **state)
         }
     }
     climb(&l, (OpDesc){ .kind = OP_sqnorm, .n_in = 1, .in = { tensor_4d(DTYPE_F32, 24, 3, 3, 5) } }, BOTH);
-    climb(&l, (OpDesc){ .kind = OP_sgd, .n_in = 2, .in = { tensor_4d(DTYPE_F32, 24, 3, 3, 5), tensor_1d(DTYPE_F32, 4) } }, BOTH);
+    climb(&l, (OpDesc){ .kind = OP_sgd, .n_in = 3, .in = { tensor_4d(DTYPE_F32, 24, 3, 3, 5), eight, eight } }, BOTH);
+    climb(&l, (OpDesc){ .kind = OP_window_scale, .n_in = 2, .in = { tensor_1d(DTYPE_F32, 1), eight } }, BOTH);
+    climb(&l, (OpDesc){ .kind = OP_step_control, .n_in = 2, .in = { eight, tensor_1d(DTYPE_F32, 1) } }, BOTH);
     ladder_end(&l);
 }
 
@@ -530,7 +586,7 @@ static void check_weight_chain(Ladder *l, Backend *be, const ConvShape *s, Dtype
         climb_forced(l, be, (OpDesc){ .kind = OP_repack, .n_in = 1, .in = { dw }, .out = { { .dtype = t } } }, &layouts, COMPARE_TOLERANCE);
     }
     layouts.out_layout[0] = layouts.out_layout[1] = from;
-    climb_forced(l, be, (OpDesc){ .kind = OP_sgd, .n_in = 2, .in = { dw, tensor_1d(DTYPE_F32, 4) },
+    climb_forced(l, be, (OpDesc){ .kind = OP_sgd, .n_in = 3, .in = { dw, tensor_1d(DTYPE_F32, 8), tensor_1d(DTYPE_F32, 8) },
                                   .attr = { .momentum = 0.9f, .weight_decay = 1e-4f } }, &layouts, COMPARE_TOLERANCE);
     layouts.in_layout[0] = LAYOUT_ANY;
     layouts.out_layout[1] = LAYOUT_ANY;
@@ -567,6 +623,7 @@ int main(void)
         cmocka_unit_test(test_maxpool),
         cmocka_unit_test(test_avgpool),
         cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_linear_of_many_rows),
         cmocka_unit_test(test_softmax_xent),
         cmocka_unit_test(test_softmax_xent_bad_label_and_large_logits),
         cmocka_unit_test(test_pointwise),

@@ -121,17 +121,6 @@ static void test_shapes_refused(void **state)
     expect_refused((OpDesc){ .kind = OP_bce_dice, .n_in = 3, .in = { logits, labels, tensor_1d(DTYPE_F32, 2) } }, "scale");
 }
 
-static void test_f16_is_unsupported(void **state)
-{
-    (void)state;
-    Backend *be = open_cpu(0);
-    OpNeeds  needs;
-    OpDesc   op = { .kind = OP_concat, .n_in = 2, .in = { tensor_act(DTYPE_F16, 1, 2, 2, 2), tensor_act(DTYPE_F16, 1, 2, 2, 2) } };
-    expect_ok(op_infer(&op));
-    assert_int_equal(backend_query(be, &op, &needs).code, STATUS_UNSUPPORTED);
-    backend_close(be);
-}
-
 /* ---- losses */
 
 static Tensor labels_of(int64_t n, int64_t h, int64_t w)
@@ -450,7 +439,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_concat),
         cmocka_unit_test(test_shapes_refused),
-        cmocka_unit_test(test_f16_is_unsupported),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_dice_of_large_images),
         cmocka_unit_test(test_large_sums),

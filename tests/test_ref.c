@@ -431,10 +431,12 @@ static void test_softmax_by_hand(void **state)
 static void test_sgd_by_hand(void **state)
 {
     (void)state;
+    const Tensor hyper8 = tensor_1d(DTYPE_F32, 8);
     for (int nesterov = 0; nesterov < 2; nesterov++) {
-        Unit u = unit_create((OpDesc){ .kind = OP_sgd, .n_in = 2, .in = { tensor_1d(DTYPE_F32, 1), tensor_1d(DTYPE_F32, 4) },
+        Unit u = unit_create((OpDesc){ .kind = OP_sgd, .n_in = 3, .in = { tensor_1d(DTYPE_F32, 1), hyper8, hyper8 },
             .attr = { .momentum = 0.5f, .weight_decay = 0.2f, .nesterov = nesterov } }, 0);
-        u.in[0][0] = 1, u.in[1][0] = 0.1, u.out[0][0] = 1;
+        u.in[0][0] = 8, u.in[1][0] = 0.1, u.out[0][0] = 1;
+        memcpy(u.in[2], (double[8]){ 0.25, 0.5 }, 8 * sizeof(double)); /* loss scale 4, clipping to the half: g = 1 */
         unit_run(&u);
         assert_true(fabs(u.out[0][0] - (nesterov ? 0.82 : 0.88)) < 1e-8); /* 0.2f is not 0.2 */
         assert_true(fabs(u.out[1][0] - 1.2) < 1e-8);

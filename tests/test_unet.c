@@ -43,7 +43,7 @@ static Graph *build(const NetConfig *c, bool bf16, Unet *u)
     u->logits = unet_logits(g, c, layer_normalize(g, "input", u->image, c->mean, c->deviation));
     (c->classes == 1 ? layer_bce_dice : layer_pixel_loss)(g, "loss", u->logits, u->mask, u->scale, u->metrics);
     if (bf16)
-        amp_apply(g, first);
+        amp_apply(g, first, DTYPE_BF16);
     grad_append(g, false);
     optim_append_zero(g, u->metrics);
     copies_append(g);

@@ -183,23 +183,6 @@ static Status find_lines(Gather *g, MemoryStudy *s)
     return status_ok();
 }
 
-static NetConfig net_of(const CellPoint *axes)
-{
-    NetConfig net = net_config_default();
-    net.net = axes->net;
-    net.size = axes->size;
-    net.classes = axes->classes;
-    net.width = axes->width;
-    net.momentum = (float)axes->momentum;
-    for (int a = 0; a < AMP_COUNT; a++)
-        if (!strcmp(axes->amp, amp_names[a]))
-            net.amp = (Amp)a;
-    for (int k = 0; k < STEM_COUNT; k++)
-        if (!strcmp(axes->stem, stem_names[k]))
-            net.stem = (Stem)k;
-    return net;
-}
-
 /* Card rows for the lines of the largest image, as far as a net can have such a batch; after all measuring, since a device
  * is opened in this process. */
 static Status fit_cards(const MeasureOptions *measure, MemoryStudy *s)
@@ -213,7 +196,7 @@ static Status fit_cards(const MeasureOptions *measure, MemoryStudy *s)
         if (!s->lines[i].fitted || !(s->lines[i].per_sample > 0) || (size && c->axes.size != size))
             continue;
         size = c->axes.size;
-        planned.net = net_of(&c->axes);
+        planned.net = c->axes.config;
         for (int k = 0; k < CARDS && s->row_count < CARD_ROWS_MAX; k++) {
             if (memory_line_batch(cards_gib[k] * GIB, s->lines[i].model, s->lines[i].per_sample) > BATCH_MAX)
                 continue;

@@ -25,7 +25,7 @@ static void plain_body(Net *net)
     net->image = graph_value(g, "image", tensor_4d(DTYPE_U8, c->batch, c->size, c->size, c->channels), MEM_INPUT);
     net->labels = graph_value(g, "labels", tensor_1d(DTYPE_I32, c->batch), MEM_INPUT);
     net->scale = graph_value(g, "scale", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
-    net->hyper = graph_value(g, "hyper", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
+    net->hyper = graph_value(g, "hyper", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
     net->metrics = graph_value(g, "metrics", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
     net->norm2 = graph_value(g, "norm2", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
     g->segment = SEG_MICRO;
@@ -35,17 +35,17 @@ static void plain_body(Net *net)
     x = layer_conv_bias_relu(g, "conv3", x, 3, 32, 2);
     net->logits = layer_linear(g, "fc", layer_global_avgpool(g, "pool", x), c->classes);
     layer_loss(g, "loss", net->logits, net->labels, net->scale, net->metrics);
+    net->control = graph_value(g, "control", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
     grad_append(g, c->accumulate);
     optim_append_zero(g, net->metrics);
-    optim_append_sgd(g, &(SgdConfig){ c->momentum, c->weight_decay, c->accumulate }, net->hyper, net->norm2);
+    optim_append(g, &(OptimConfig){ .momentum = c->optim.momentum, .weight_decay = c->optim.weight_decay, .accumulate = c->accumulate },
+                 &(OptimInputs){ net->hyper, net->norm2, net->control });
     copies_append(g);
 }
 
 Status plain_net_build(const NetConfig *config, Net *out)
 {
-    memset(out, 0, sizeof *out);
-    out->config = *config;
-    out->eval_metrics = NO_VALUE;
+    *out = net_blank(config);
     TRY(graph_create(&out->graph));
     plain_body(out);
     Status status = graph_status(out->graph);
@@ -109,7 +109,7 @@ static Status gradient_of(Backend *be, const NetConfig *whole, bool plain, int64
     TRY_GOTO(status, step_begin(&session, whole->batch), out);
     size_t image = (size_t)(config.size * config.size * config.channels);
     for (int64_t i = 0; i < k; i++) {
-        MicroBatch micro = { data->pixels + (size_t)(i * config.batch) * image, data->labels + i * config.batch };
+        MicroBatch micro = { .pixels = data->pixels + (size_t)(i * config.batch) * image, .labels = data->labels + i * config.batch };
         TRY_GOTO(status, step_micro(&session, &micro), out);
     }
     TRY_GOTO(status, backend_sync(be), out);
@@ -231,7 +231,7 @@ static Status measure_pairs(Gather *g, AccumulationStudy *s)
 static Status compare_gradients(Backend *be, const ClaimContext *context, AccumulationStudy *s)
 {
     const uint64_t seed = context->measure->seed;
-    NetConfig plain = net_config_default(), norm = net_config_default();
+    NetConfig plain = net_config_default(NULL), norm = net_config_default(NULL);
     plain.batch = norm.batch = EFFECTIVE;
     plain.size = PLAIN_SIZE;
     norm.size = 64;

@@ -84,13 +84,13 @@ static Status measure_kinds(Gather *g)
 {
     static const int64_t batches[] = { 2, 8 };
     const size_t first_without = gather_is(g->context, "smoke") ? 1 : 0;
-    for (int a = 0; a < AMP_COUNT; a++)
+    for (int a = 0; a <= AMP_BF16; a++)
         for (int m = 0; m < 2; m++)
             for (size_t b = m ? first_without : 0; b < COUNT_OF(batches); b++) {
                 NetConfig net = gather_net(g->context);
                 net.amp = (Amp)a;
                 net.batch = batches[b];
-                net.momentum = m ? 0.0f : net.momentum;
+                net.optim.momentum = m ? 0.0f : net.optim.momentum;
                 TRY(gather_cell(g, &net, 1, FOR_MEMORY, NULL));
             }
     return status_ok();

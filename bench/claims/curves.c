@@ -48,7 +48,15 @@ static bool read_cell(const json_t *cell, double momentum, CellPoint *p)
         && read_integer(axes, "classes", &p->classes) && read_integer(axes, "batch", &p->batch)
         && read_integer(axes, "accum", &p->accum);
     p->width = number(axes, "width");
-    p->momentum = momentum;
+    p->momentum = json_is_number(json_object_get(axes, "momentum")) ? number(axes, "momentum") : momentum;
+    CellConfig config;
+    usable = cell_from_record(axes, &config) && usable;
+    if (usable) {
+        p->config = config.net;
+        p->config.net = net_known_name(p->net);
+        p->config.optim.momentum = (float)p->momentum;
+        cell_name_extra(&p->config, p->extra, sizeof p->extra);
+    }
     p->ok = status && !strcmp(status, "ok");
     p->disturbed = was_disturbed(cell);
     copy_text(p->reason, sizeof p->reason, cell, "reason");
@@ -65,7 +73,7 @@ static bool read_cell(const json_t *cell, double momentum, CellPoint *p)
 static bool same_curve(const CellPoint *a, const CellPoint *b)
 {
     return !strcmp(a->net, b->net) && !strcmp(a->amp, b->amp) && !strcmp(a->stem, b->stem) && a->size == b->size
-        && a->classes == b->classes && a->width == b->width && a->momentum == b->momentum && a->accum == b->accum;
+        && a->classes == b->classes && !strcmp(a->extra, b->extra) && a->momentum == b->momentum && a->accum == b->accum;
 }
 
 static CellPoint *find(const CellPoints *p, const CellPoint *axes)
@@ -162,10 +170,7 @@ Status curves_collect(const CellPoints *p, Curves **out)
 
 const char *curve_label(const CellPoint *p, char *text, size_t size)
 {
-    char extra[40] = "";
-    if (p->width != 1)
-        snprintf(extra, sizeof extra, " width %g", p->width);
-    snprintf(text, size, "%s %" PRId64 " px %s%s%s", p->net, p->size, strcmp(p->amp, "off") ? p->amp : "fp32", extra,
-             strcmp(p->stem, "small") ? "" : " small stem");
+    snprintf(text, size, "%s %" PRId64 " %s %s%s", p->net, p->size, net_is_text(&p->config) ? "tokens" : "px",
+             strcmp(p->amp, "off") ? p->amp : "fp32", p->extra);
     return text;
 }

@@ -1,10 +1,10 @@
-/* curves.h - the record's cells as numbers: what the claims analyse. Pure; knows only results/SCHEMA.md.
+/* curves.h - the record's cells as numbers: what the claims analyse.
  *
  * A member that is null or missing in the record is NaN here, never 0. */
 #ifndef BATCHMARK_BENCH_CLAIMS_CURVES_H
 #define BATCHMARK_BENCH_CLAIMS_CURVES_H
 
-#include "../../nets/nets.h"
+#include "../cell.h"
 
 #include <jansson.h>
 
@@ -12,6 +12,8 @@ typedef struct CellPoint {
     char    net[32], amp[8], stem[16];
     int64_t size, classes, batch, accum;
     double  width, momentum;
+    NetConfig config;                      /* what ran: everything above and the rest of it */
+    char    extra[96];                     /* what is not the net's standard in it, see cell_name_extra */
     bool    ok, disturbed;                 /* disturbed: other processes kept cores busy while it was timed */
     char    reason[96];                    /* why not ok */
     double  throughput, step_seconds;
@@ -21,8 +23,8 @@ typedef struct CellPoint {
 
 typedef struct CellPoints { CellPoint *list; size_t count, capacity; } CellPoints;
 
-/* Takes over one cell of the record; cells without usable axes are passed over. momentum is not an axis of the record:
- * cells of a sweep run at the net's default, the caller says which. A cell of the same axes replaces the earlier one
+/* Takes over one cell of the record; cells without usable axes are passed over. momentum: of cells whose axes do
+ * not say it. A cell of the same axes replaces the earlier one
  * only if that was not ok. STATUS_OOM. */
 Status points_add(CellPoints *p, const json_t *cell, double momentum);
 

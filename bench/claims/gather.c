@@ -10,7 +10,7 @@ bool gather_is(const ClaimContext *context, const char *preset) { return !strcmp
 
 NetConfig gather_net(const ClaimContext *context)
 {
-    NetConfig net = net_config_default();
+    NetConfig net = net_config_default(NULL);
     net.batch = 1;
     if (gather_is(context, "smoke")) {
         net.size = 64;
@@ -26,7 +26,7 @@ static double record_momentum(const json_t *root)
     const json_t *run = json_object_get(root, "run");
     const json_t *option = json_object_get(json_object_get(run, "options"), "momentum");
     bool by_hand = !json_is_string(json_object_get(run, "preset")) && json_is_number(option);
-    return (double)(float)(by_hand ? json_number_value(option) : (double)net_config_default().momentum);
+    return (double)(float)(by_hand ? json_number_value(option) : (double)net_config_default(NULL).optim.momentum);
 }
 
 Status gather_begin(Gather *g, const ClaimContext *context)
@@ -113,10 +113,11 @@ static Status measure(Gather *g, const CellConfig *cell, Purpose purpose, json_t
 static CellPoint axes_of(const CellConfig *cell)
 {
     CellPoint p = { .size = cell->net.size, .classes = cell->net.classes, .batch = cell->net.batch, .accum = cell->accum,
-                    .width = cell->net.width, .momentum = (double)cell->net.momentum };
+                    .width = cell->net.width, .momentum = (double)cell->net.optim.momentum, .config = cell->net };
     snprintf(p.net, sizeof p.net, "%s", cell->net.net);
     snprintf(p.amp, sizeof p.amp, "%s", amp_names[cell->net.amp]);
     snprintf(p.stem, sizeof p.stem, "%s", stem_names[cell->net.stem]);
+    cell_name_extra(&cell->net, p.extra, sizeof p.extra);
     return p;
 }
 
@@ -140,7 +141,7 @@ Status gather_cell(Gather *g, const NetConfig *net, int64_t accum, Purpose purpo
         if (!entry)
             return status_error(STATUS_OOM, "out of memory for a cell of a claim");
         g->measured += status.code == STATUS_OK;
-        status = points_add(&g->points, entry, (double)net->momentum);
+        status = points_add(&g->points, entry, (double)net->optim.momentum);
         json_decref(entry);
         TRY(status);
         point = points_find(&g->points, &axes);

@@ -15,7 +15,7 @@
 enum { AMX_BLOCK = 16, AMX_STEP = 32 };
 
 #if HAVE_AMX
-/* All eight tiles at full size, for the calling thread until _tile_release. oneDNN has asked the system for the
+/* All eight tiles at full size, for the calling thread until amx_release. oneDNN has asked the system for the
  * permission to use tiles when it found them (CpuBackend.amx). */
 static inline void amx_configure(void)
 {
@@ -26,6 +26,11 @@ static inline void amx_configure(void)
     }
     _tile_loadconfig(&config);
 }
+
+static inline void amx_release(void) { _tile_release(); }
+#else
+static inline void amx_configure(void) { }
+static inline void amx_release(void) { }
 #endif
 
 #endif

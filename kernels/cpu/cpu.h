@@ -22,7 +22,8 @@ typedef struct CpuBackend {
 static inline CpuBackend *cpu_of(Backend *be) { return (CpuBackend *)be; }
 
 extern const BackendVtable cpu_backend;
-extern const Kernel *const cpu_kernels[OP_COUNT];
+extern const Kernel *const cpu_kernels[OP_COUNT];       /* of the backend: f16 too (half.h) */
+extern const Kernel *const cpu_float_kernels[OP_COUNT]; /* what they rest on: f32 and bf16 */
 
 /* ---- errors */
 
@@ -33,6 +34,9 @@ Status cpu_dnnl_status(dnnl_status_t s, const char *what);
 
 /* STATUS_UNSUPPORTED for a query: "the CPU backend does not <what> for <type>". */
 Status cpu_unsupported(const char *what, Dtype dtype);
+
+/* For the query of ops on matrices: wishes LAYOUT_PLAIN for every slot; STATUS_UNSUPPORTED if one of them is f16. */
+Status cpu_query_plain(const OpDesc *op, OpNeeds *needs);
 
 /* ---- layouts (layout.c) */
 

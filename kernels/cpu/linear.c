@@ -1,9 +1,11 @@
-/* linear.c - fully connected layers as oneDNN matrix products on plain row-major operands.
+/* linear.c - fully connected layers as oneDNN matrix products on plain row-major operands, or by own kernels where there is AMX.
  *
  *   y (M,O) = x (M,K) w (O,K)^T + bias;   dx (M,K) = dy (M,O) w (O,K);   dw (O,K) = dy (M,O)^T x (M,K)
  *
  * Row-major is as fast as inner_product's own weight layout (cpu.md), and then nothing has to be repacked. */
+#include "amx_linear.h"
 #include "cpu.h"
+#include "vec.h"
 
 #include <stdlib.h>
 
@@ -63,13 +65,17 @@ done:
 
 static Status linear_query(Backend *be, const OpDesc *op, OpNeeds *needs)
 {
-    dnnl_primitive_desc_t pd;
-    TRY(linear_pd_create(cpu_of(be), op, &pd));
-    needs->scratch = prim_scratch_bytes(pd);
     for (int i = 0; i < op->n_in; i++)
         needs->in_layout[i] = LAYOUT_PLAIN;
     for (int i = 0; i < op->n_out; i++)
         needs->out_layout[i] = LAYOUT_PLAIN;
+    if (amx_linear_fits(cpu_of(be), op)) {
+        needs->scratch = amx_linear_scratch(cpu_of(be), op);
+        return status_ok();
+    }
+    dnnl_primitive_desc_t pd;
+    TRY(linear_pd_create(cpu_of(be), op, &pd));
+    needs->scratch = prim_scratch_bytes(pd);
     dnnl_primitive_desc_destroy(pd);
     return status_ok();
 }
@@ -89,7 +95,9 @@ static Status linear_prepare(Backend *base, const OpDesc *op, void **state)
     Status      status;
     dnnl_primitive_desc_t pd = NULL;
     const bool  wgrad = op->kind == OP_linear_wgrad;
-    *state = NULL;
+    *state = NULL; /* stays so for AMX */
+    if (amx_linear_fits(be, op))
+        return status_ok();
     LinearState *s = calloc(1, sizeof *s);
     if (!s)
         return status_error(STATUS_OOM, "no memory for a linear layer");
@@ -112,28 +120,44 @@ done:
 
 static Status linear_run(Backend *be, const OpDesc *op, void *state, void *const *buf, void *scratch)
 {
-    (void)op;
+    if (!state) {
+        amx_linear_run(cpu_of(be), op, buf, scratch);
+        return status_ok();
+    }
     return prim_run(cpu_of(be), &((LinearState *)state)->prim, buf, scratch);
 }
 
-/* dbias (O) = sum over rows of dy (M,O), in double: M can be large. */
+enum { SUM_COLUMNS = 4 * LANES, SUM_ROWS = 64 };
+
+/* Sums of SUM_COLUMNS columns from element `first` on, of which `columns` exist: SUM_ROWS rows at a time in f32, those in
+ * double, since rows can be many. */
+ALWAYS_INLINE void sum_columns(Dtype t, const void *dy, int64_t first, int64_t rows, int64_t row, int columns, double *sum)
+{
+    for (int64_t r = 0; r < rows; r += SUM_ROWS) {
+        VecF part[SUM_COLUMNS / LANES] = { { 0 } };
+        for (int64_t i = r; i < r + SUM_ROWS && i < rows; i++)
+            for (int c = 0; c < columns; c += LANES)
+                part[c / LANES] += vec_load_some(t, dy, first + i * row + c, columns - c < LANES ? columns - c : LANES);
+        for (int c = 0; c < columns; c++)
+            sum[c] += (double)part[c / LANES][c % LANES];
+    }
+}
+
+/* dbias (O) = sum over rows of dy (M,O). */
 static void sum_rows(int threads, const Tensor *dy, const void *address, float *dbias, bool accumulate)
 {
     const int64_t rows = dy->dim[0], columns = dy->dim[1];
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t first = 0; first < columns; first += 64) {
-        double  sum[64] = { 0 };
-        int64_t n = columns - first < 64 ? columns - first : 64;
-        for (int64_t r = 0; r < rows; r++) {
-            int64_t i = r * columns + first;
-            if (dy->dtype == DTYPE_F32)
-                for (int64_t c = 0; c < n; c++)
-                    sum[c] += (double)((const float *)address)[i + c];
-            else
-                for (int64_t c = 0; c < n; c++)
-                    sum[c] += (double)bf16_to_f32(((const uint16_t *)address)[i + c]);
-        }
-        for (int64_t c = 0; c < n; c++)
+    for (int64_t first = 0; first < columns; first += SUM_COLUMNS) {
+        const int n = (int)(columns - first < SUM_COLUMNS ? columns - first : SUM_COLUMNS);
+        double    sum[SUM_COLUMNS] = { 0 };
+        if (dy->dtype == DTYPE_F32 && n == SUM_COLUMNS)
+            sum_columns(DTYPE_F32, address, first, rows, columns, SUM_COLUMNS, sum);
+        else if (n == SUM_COLUMNS)
+            sum_columns(DTYPE_BF16, address, first, rows, columns, SUM_COLUMNS, sum);
+        else
+            sum_columns(dy->dtype, address, first, rows, columns, n, sum);
+        for (int c = 0; c < n; c++)
             dbias[first + c] = (accumulate ? dbias[first + c] : 0.0f) + (float)sum[c];
     }
 }

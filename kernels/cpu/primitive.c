@@ -19,10 +19,25 @@ Status cpu_unsupported(const char *what, Dtype dtype)
     return status_error(STATUS_UNSUPPORTED, "the CPU backend does not %s for %s", what, dtype_name(dtype));
 }
 
+Status cpu_query_plain(const OpDesc *op, OpNeeds *needs)
+{
+    for (int i = 0; i < op->n_in; i++) {
+        if (op->in[i].dtype == DTYPE_F16)
+            return cpu_unsupported(op_names[op->kind], DTYPE_F16);
+        needs->in_layout[i] = LAYOUT_PLAIN;
+    }
+    for (int i = 0; i < op->n_out; i++) {
+        if (op->out[i].dtype == DTYPE_F16)
+            return cpu_unsupported(op_names[op->kind], DTYPE_F16);
+        needs->out_layout[i] = LAYOUT_PLAIN;
+    }
+    return status_ok();
+}
+
 dnnl_data_type_t cpu_dnnl_type(Dtype t)
 {
     static const dnnl_data_type_t types[DTYPE_COUNT] = {
-        [DTYPE_F32] = dnnl_f32, [DTYPE_BF16] = dnnl_bf16, [DTYPE_I32] = dnnl_s32, [DTYPE_U8] = dnnl_u8,
+        [DTYPE_F32] = dnnl_f32, [DTYPE_BF16] = dnnl_bf16, [DTYPE_F16] = dnnl_f16, [DTYPE_I32] = dnnl_s32, [DTYPE_U8] = dnnl_u8,
         [DTYPE_BIT] = dnnl_data_type_undef,
     };
     return types[t];

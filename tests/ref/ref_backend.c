@@ -23,10 +23,10 @@ void ref_compute(const OpDesc *op, const double *const *in, double *const *out)
     ops[op->kind](op, in, out);
 }
 
-/* Rounding a double first to float and then to bf16 could round twice the same way off a tie. So the step to float
+/* Rounding a double first to float and then to 16 bits could round twice the same way off a tie. So the step to float
  * rounds to odd: an inexact result takes the neighbour whose last bit is 1, which is never a tie for the second step
  * (Boldo & Melquiond 2008, "Emulation of FMA and correctly rounded sums"). */
-static uint16_t bf16_from_f64(double d)
+static float odd_float(double d)
 {
     union { float f; uint32_t u; } v;
     v.f = (float)d;
@@ -35,14 +35,20 @@ static uint16_t bf16_from_f64(double d)
             v.u--;
         v.u |= 1;
     }
-    return bf16_from_f32(v.f);
+    return v.f;
 }
+
+static uint16_t bf16_from_f64(double d) { return bf16_from_f32(odd_float(d)); }
+static uint16_t f16_from_f64(double d) { return f16_from_f32(odd_float(d)); }
 
 double ref_round(Dtype dtype, double v)
 {
-    if (dtype == DTYPE_F32)
-        return (double)(float)v;
-    return dtype == DTYPE_BF16 ? (double)bf16_to_f32(bf16_from_f64(v)) : v;
+    switch (dtype) {
+    case DTYPE_F32:  return (double)(float)v;
+    case DTYPE_BF16: return (double)bf16_to_f32(bf16_from_f64(v));
+    case DTYPE_F16:  return (double)f16_to_f32(f16_from_f64(v));
+    default:         return v;
+    }
 }
 
 void ref_load(const Tensor *t, const void *from, double *to)
@@ -52,6 +58,7 @@ void ref_load(const Tensor *t, const void *from, double *to)
         switch (t->dtype) {
         case DTYPE_F32:  to[i] = (double)((const float *)from)[i]; break;
         case DTYPE_BF16: to[i] = (double)bf16_to_f32(((const uint16_t *)from)[i]); break;
+        case DTYPE_F16:  to[i] = (double)f16_to_f32(((const uint16_t *)from)[i]); break;
         case DTYPE_I32:  to[i] = (double)((const int32_t *)from)[i]; break;
         case DTYPE_U8:   to[i] = (double)((const uint8_t *)from)[i]; break;
         case DTYPE_BIT:  to[i] = ((const uint8_t *)from)[i / 8] >> (i % 8) & 1; break;
@@ -68,6 +75,7 @@ void ref_store(const Tensor *t, const double *from, void *to)
         switch (t->dtype) {
         case DTYPE_F32:  ((float *)to)[i] = (float)from[i]; break;
         case DTYPE_BF16: ((uint16_t *)to)[i] = bf16_from_f64(from[i]); break;
+        case DTYPE_F16:  ((uint16_t *)to)[i] = f16_from_f64(from[i]); break;
         case DTYPE_I32:  ((int32_t *)to)[i] = (int32_t)from[i]; break;
         case DTYPE_U8:   ((uint8_t *)to)[i] = (uint8_t)from[i]; break;
         case DTYPE_BIT:  ((uint8_t *)to)[i / 8] |= (uint8_t)((from[i] != 0) << (i % 8)); break;
@@ -82,6 +90,38 @@ static Status check_labels(const OpDesc *op, const int32_t *labels)
         if (labels[m] < -1 || labels[m] >= classes)
             return status_error(STATUS_NUMERIC, "softmax_xent: label %d of sample %lld is outside 0..%lld (-1 = ignore)",
                                 (int)labels[m], (long long)m, (long long)(classes - 1));
+    return status_ok();
+}
+
+/* Numbers of rows of a table. */
+static Status check_ids(const OpDesc *op, const int32_t *ids, int64_t count, int64_t rows)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < -1 || ids[i] >= rows)
+            return status_error(STATUS_NUMERIC, "%s: number %d at position %lld is outside 0..%lld (-1 = none)", op_names[op->kind],
+                                (int)ids[i], (long long)i, (long long)(rows - 1));
+    return status_ok();
+}
+
+static Status check_all_ids(const OpDesc *op, void *const *buf)
+{
+    if (op->kind == OP_embedding)
+        for (int k = 0; k < op->n_in; k += 2)
+            TRY(check_ids(op, buf[k + 1], op->in[k + 1].dim[0], op->in[k].dim[0]));
+    if (op->kind == OP_gather_rows)
+        TRY(check_ids(op, buf[1], op->in[1].dim[0], op->in[0].dim[0]));
+    if (op->kind == OP_embedding_grad || op->kind == OP_gather_rows_grad)
+        TRY(check_ids(op, buf[1], op->in[1].dim[0], op->out[0].dim[0]));
+    return status_ok();
+}
+
+static Status check_table(const OpDesc *op, const int32_t *table)
+{
+    const int64_t count = tensor_count(&op->in[0]);
+    for (int64_t i = 0; i + 1 < op->in[3].dim[0]; i++)
+        if (table[i] < 0 || table[i] > table[i + 1] || table[i + 1] > count)
+            return status_error(STATUS_NUMERIC, "%s: tensor %lld of the table is %d..%d of %lld elements", op_names[op->kind],
+                                (long long)i, (int)table[i], (int)table[i + 1], (long long)count);
     return status_ok();
 }
 
@@ -122,8 +162,13 @@ static Status ref_run(Backend *be, const OpDesc *op, void *state, void *const *b
     (void)state, (void)scratch;
     if (op->kind == OP_softmax_xent)
         TRY(check_labels(op, buf[1]));
+    if (op->kind == OP_lamb || op->kind == OP_lars)
+        TRY(check_table(op, buf[3]));
     if (op->kind == OP_pixel_xent || op->kind == OP_bce_dice)
         TRY(check_pixel_labels(op, buf[1]));
+    TRY(check_all_ids(op, buf));
+    if (op->kind == OP_attention || op->kind == OP_attention_grad)
+        TRY(ref_check_spans(op, buf[op->kind == OP_attention ? 1 : 4]));
     double *all = NULL, *in[OP_MAX_IN] = { NULL }, *out[OP_MAX_OUT] = { NULL };
     TRY(carve(op, &all, in, out));
     for (int i = 0; i < op->n_in; i++)
@@ -172,7 +217,7 @@ static void ref_describe(Backend *be, BackendInfo *info)
     snprintf(info->library, sizeof info->library, "float64 loops");
     info->threads = ((RefBackend *)be)->threads;
     info->memory_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    info->fast_bf16 = true; /* as fast as anything else here: bf16 nets can be verified everywhere */
+    info->fast_bf16 = info->fast_fp16 = true; /* as fast as anything else here: such nets can be verified everywhere */
 }
 
 static Status ref_alloc(Backend *be, size_t bytes, void **address)

@@ -1,4 +1,4 @@
-/* ref_loss.c - softmax cross-entropy, the squared norm, and the SGD update: what is done once per step. */
+/* ref_loss.c - softmax cross-entropy. */
 #include "ref_ops.h"
 
 #include <math.h>
@@ -31,25 +31,5 @@ void ref_softmax_xent(const OpDesc *op, const double *const *in, double *const *
         out[0][0] -= x[label] - x[top] - log(sum);
         out[0][1] += top == label;
         out[0][2] += 1;
-    }
-}
-
-void ref_sqnorm(const OpDesc *op, const double *const *in, double *const *out)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < tensor_count(&op->in[0]); i++)
-        sum += in[0][i] * in[0][i];
-    out[0][0] += sum;
-}
-
-/* torch.optim.SGD with dampening 0; hyper[0] is the learning rate. */
-void ref_sgd(const OpDesc *op, const double *const *in, double *const *out)
-{
-    const double lr = in[1][0], momentum = (double)op->attr.momentum, decay = (double)op->attr.weight_decay;
-    double *w = out[0], *velocity = out[1];
-    for (int64_t i = 0; i < tensor_count(&op->in[0]); i++) {
-        double g = in[0][i] + decay * w[i];
-        velocity[i] = momentum * velocity[i] + g;
-        w[i] -= lr * (op->attr.nesterov ? g + momentum * velocity[i] : velocity[i]);
     }
 }

@@ -14,6 +14,9 @@ static inline int64_t ref_at(const Tensor *t, int64_t a, int64_t b, int64_t c, i
     return ((a * t->dim[1] + b) * t->dim[2] + c) * t->dim[3] + d;
 }
 
+/* STATUS_NUMERIC if a span of attention or its gradient is out of range, too long or overlaps another. */
+Status ref_check_spans(const OpDesc *op, const int32_t *spans);
+
 /* max(v, 0), but NaN stays NaN. */
 static inline double ref_relu(double v) { return v <= 0 ? 0 : v; }
 

@@ -62,17 +62,19 @@ static double test_loss(Amp amp, const char *name)
     TrainConfig    t = small_training(name, amp);
     MeasureOptions options = quick_options();
     json_t        *entry = NULL;
+    t.epochs = 4; /* 16 updates; the first ones are lost on finding the loss scale */
     expect_ok(train_run(&t, &options, false, &entry));
     assert_string_equal(json_string_value(json_object_get(entry, "status")), "ok");
     assert_non_null(strstr(json_string_value(json_object_get(entry, "name")), amp == AMP_FP16 ? "/amp:fp16" : "/amp:off"));
     const json_t *scale = json_object_get(entry, "loss_scale");
     if (amp == AMP_FP16) {
         const double skips = number(scale, "skipped_updates");
-        assert_true(skips <= 3 && number(scale, "last") == ldexp(65536, -(int)skips));
+        if (!(skips <= 8 && number(scale, "last") == ldexp(65536, -(int)skips)))
+            fail_msg("%s: %g updates skipped, the last scale is %g", name, skips, number(scale, "last"));
     } else {
         assert_true(json_is_null(scale));
     }
-    const double loss = number(json_array_get(json_object_get(entry, "epochs"), 0), "test_loss");
+    const double loss = number(json_array_get(json_object_get(entry, "epochs"), 3), "test_loss");
     json_decref(entry);
     return loss;
 }
@@ -131,7 +133,9 @@ static void open_bad(const Bad *b, Amp amp, bool check_nan, Tiny *t)
     float *values = tiny_read(t, weight);
     values[3 % tensor_count(graph_tensor(t->net.graph, weight))] = INFINITY;
     expect_ok(exec_write(t->session.exec, weight, values));
-    expect_ok(exec_refresh_copies(t->session.exec));
+    Status copied = exec_refresh_copies(t->session.exec);
+    if (!check_nan)
+        expect_ok(copied);
     free(values);
 }
 
@@ -156,6 +160,7 @@ static MicroBatch make_sample(const NetConfig *c, Sample *s)
 
 static Status step(Tiny *t, const MicroBatch *batch, StepResult *result)
 {
+    t->session.rules = session_rules();
     TRY(step_begin(&t->session, batch->counted));
     TRY(step_micro(&t->session, batch));
     TRY(step_update(&t->session, 1e-3f));
@@ -178,8 +183,9 @@ static void test_an_infinite_weight_ends_fp16_by_name(void **state)
             s = step(&t, &batch, &result);
             updates++;
             assert_true(result.skipped && result.skips == updates && result.loss_scale >= 1);
+            assert_true(s.code != STATUS_OK || tiny_hash(&t) == before);
         }
-        assert_true(updates <= MAX_UPDATES && tiny_hash(&t) == before);
+        assert_true(updates <= MAX_UPDATES);
         expect_error(s, STATUS_NUMERIC, "at the least loss scale, 1");
         expect_error(s, STATUS_NUMERIC, bad[i].weight);
         tiny_text_free(&sample.text);
@@ -230,7 +236,16 @@ static void test_absurd_rates_end_the_training(void **state)
         }
 }
 
-/* Weights, statistics and optimiser state of whole nets after an update that was skipped, bit by bit. */
+static void set_scale(Tiny *t, float scale)
+{
+    float control[8];
+    expect_ok(exec_read(t->session.exec, t->net.control, control));
+    control[3] = scale;
+    expect_ok(exec_write(t->session.exec, t->net.control, control));
+}
+
+/* Weights and statistics of whole nets after an update that was skipped, bit by bit; optimiser state is in
+ * test_scaler.c. */
 static void test_a_skipped_update_leaves_nothing(void **state)
 {
     (void)state;
@@ -239,15 +254,15 @@ static void test_a_skipped_update_leaves_nothing(void **state)
         Tiny       t;
         Sample     sample;
         StepResult result;
-        float      control[8];
         c.amp = AMP_FP16;
         tiny_open(&c, "cpu", NULL, &t);
         const MicroBatch batch = make_sample(&c, &sample);
+        const uint64_t   start = tiny_hash(&t);
+        set_scale(&t, 256);
         expect_ok(step(&t, &batch, &result));
         const uint64_t before = tiny_hash(&t);
-        expect_ok(exec_read(t.session.exec, t.net.control, control));
-        control[3] = 0x1p24f * 0x1p40f; /* no gradient fits */
-        expect_ok(exec_write(t.session.exec, t.net.control, control));
+        assert_true(!result.skipped && before != start);
+        set_scale(&t, 0x1p60f); /* no gradient fits */
         expect_ok(step(&t, &batch, &result));
         assert_true(result.skipped && result.skips_in_row == 1 && tiny_hash(&t) == before);
         tiny_text_free(&sample.text);

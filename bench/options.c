@@ -109,6 +109,7 @@ static const OptionSpec specs[] = {
     { "precision", TYPE_REAL, AT(precision), BENCH | CLAIMS, 0.0001, 1, NULL, "0.01", "sample until the standard error is under this share of the mean" },
     { "no-profile", TYPE_FLAG, AT(no_profile), BENCH, 0, 0, NULL, NULL, "no profiled steps after the timed ones" },
     { "primitives", TYPE_FLAG, AT(primitives), BENCH, 0, 0, NULL, NULL, "also time every op of the step alone, caches cold, and compare the sum" },
+    { "no-peaks", TYPE_FLAG, AT(no_peaks), BENCH | CLAIMS, 0, 0, NULL, NULL, "do not measure this machine's peaks: no floors" },
     { "trace", TYPE_FLAG, AT(trace), BENCH, 0, 0, NULL, NULL, "write a Chrome trace of the profiled steps" },
     { "mem-limit", TYPE_BYTES, AT(mem_limit), BENCH | TRAIN | PLAN | CLAIMS | SERVE, 1, 9e15, NULL, NULL, "capacity to respect, such as 16GiB; default this machine's memory" },
 

@@ -85,13 +85,13 @@ json_t *train_failed(const TrainConfig *t, const Status *why)
     return entry;
 }
 
-Status train_check_data(const TrainConfig *t)
+Status train_settle(TrainConfig *t)
 {
-    NetConfig net = t->net;
     Feed *feed = NULL;
-    TRY(feed_open(&t->feed, t->accum, &net, &feed));
+    TRY(net_check(&t->net));
+    TRY(feed_open(&t->feed, t->accum, &t->net, &feed));
     feed_close(feed);
-    return net_check(&net);
+    return net_check(&t->net);
 }
 
 /* Everything one run holds. */

@@ -369,6 +369,25 @@ static const char *type_hint(const OptionSpec *spec, char *text, size_t size)
     return text;
 }
 
+enum { HELP_WIDTH = 100, HELP_COLUMN = 39 };
+
+/* An option and what it does, the latter broken at spaces and indented. */
+static void print_option(FILE *to, const OptionSpec *s)
+{
+    char hint[96], left[128], text[256];
+    snprintf(left, sizeof left, "--%s %s", s->name, type_hint(s, hint, sizeof hint));
+    snprintf(text, sizeof text, "%s%s%s%s", s->help, s->initial ? " [" : "", s->initial ? s->initial : "", s->initial ? "]" : "");
+    int column = fprintf(to, "  %-*s", HELP_COLUMN - 3, left);
+    for (const char *word = text; *word; word += strspn(word, " ")) {
+        const int length = (int)strcspn(word, " ");
+        if (column + 1 + length > HELP_WIDTH)
+            column = fprintf(to, "\n%*s", HELP_COLUMN - 1, "") - 1;
+        column += fprintf(to, " %.*s", length, word);
+        word += length;
+    }
+    fputc('\n', to);
+}
+
 void options_help(FILE *to, Command command)
 {
     if (command == COMMAND_COUNT) {
@@ -381,14 +400,9 @@ void options_help(FILE *to, Command command)
         return;
     }
     fprintf(to, "batchmark %s: %s\n\n", command_names[command], command_help[command]);
-    for (size_t i = 0; i < COUNT_OF(specs); i++) {
-        const OptionSpec *s = &specs[i];
-        char hint[96], left[128];
-        if (!(s->commands & (1 << command)))
-            continue;
-        snprintf(left, sizeof left, "--%s %s", s->name, type_hint(s, hint, sizeof hint));
-        fprintf(to, "  %-36s %s%s%s%s\n", left, s->help, s->initial ? " [" : "", s->initial ? s->initial : "", s->initial ? "]" : "");
-    }
+    for (size_t i = 0; i < COUNT_OF(specs); i++)
+        if (specs[i].commands & (1 << command))
+            print_option(to, &specs[i]);
     if (command == COMMAND_BENCH)
         fprintf(to, "\nAxes take several values (--batch 1,2,4). Without axes the preset decides what runs.\n"
                     "All --benchmark_* flags of Google Benchmark work too: --benchmark_filter=REGEX, --benchmark_list_tests, ...\n");

@@ -59,7 +59,7 @@ static const OptionSpec specs[] = {
     { "threads", TYPE_INT, AT(threads), ALL & ~REPORT, 0, 4096, NULL, "0", "CPU threads; 0 = every core this process may use" },
     { "layout", TYPE_NAME, AT(layout), ALL & ~REPORT, 0, 0, layout_choices, "auto", "layout of activations, for experiments" },
 
-    { "net", TYPE_NAME, AT(net), NET, 0, 0, net_choices, "resnet50", "net to run" },
+    { "net", TYPE_NAME, AT(net), NET, 0, 0, net_choices, NULL, "net to run, resnet50 if not given; a preset runs only what it has for this one" },
     { "size", TYPE_AXIS_INT, AT(size), NET, 8, 4096, NULL, NULL, "images: height = width in pixels; bert: longest sequence in tokens" },
     { "batch", TYPE_AXIS_INT, AT(batch), NET, 1, 65536, NULL, NULL, "samples in a micro-batch" },
     { "amp", TYPE_AXIS_CHOICE, AT(amp), NET, 0, 0, amp_choices, NULL, "mixed precision; fp16 has a dynamic loss scale" },

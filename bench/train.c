@@ -20,7 +20,7 @@ static const char *data_name(const TrainConfig *t)
 const char *train_name(const TrainConfig *t, char *text, size_t size)
 {
     const NetConfig *n = &t->net;
-    char extra[96];
+    char extra[CELL_EXTRA_BYTES];
     cell_name_extra(n, extra, sizeof extra);
     snprintf(text, size, "%s/data:%s/%s:%" PRId64 "/batch:%" PRId64 "/accum:%" PRId64 "/amp:%s/seed:%" PRIu64 "%s%s%s", n->net,
              data_name(t), net_is_text(n) ? "seq" : "size", n->size, n->batch, t->accum, amp_names[n->amp], t->seed, extra,

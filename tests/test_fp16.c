@@ -117,6 +117,23 @@ static void test_fp16_is_not_timed_where_it_is_emulated(void **state)
     }
 }
 
+/* A step that verification makes must leave numbers that fit into fp16, or nothing could be trained. */
+static void test_each_optimizer_is_verified(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        for (int kind = 0; kind < OPTIM_COUNT; kind++) {
+            MeasureOptions options = quick_options();
+            NetConfig      c = small_net(names[i]);
+            json_t        *verified = NULL;
+            c.amp = AMP_FP16;
+            c.width = i < 2 ? 0.05 : 1;
+            c.optim.kind = (OptimKind)kind;
+            expect_ok(verify_net(&c, &options, &verified));
+            json_decref(verified);
+        }
+}
+
 /* ---- numbers that are not finite ---- */
 
 typedef struct Bad { const char *net, *weight; } Bad;
@@ -275,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_net_trains),
         cmocka_unit_test(test_fp16_is_not_timed_where_it_is_emulated),
+        cmocka_unit_test(test_each_optimizer_is_verified),
         cmocka_unit_test(test_an_infinite_weight_ends_fp16_by_name),
         cmocka_unit_test(test_an_infinite_weight_ends_fp32),
         cmocka_unit_test(test_absurd_rates_end_the_training),

@@ -60,7 +60,7 @@ static void test_defaults(void **state)
     char buffer[256];
     Options o;
     assert_int_equal(parse("train", buffer, sizeof buffer, &o).code, STATUS_OK);
-    assert_string_equal(o.net, "resnet50");
+    assert_null(o.net); /* resnet50, or all that a preset has */
     assert_null(o.data); /* follows from the net */
     assert_true(isnan(o.momentum));
     assert_int_equal(o.optimizer, -1);

@@ -235,6 +235,23 @@ static Status add_axes(Work *w, const Options *o)
     return status_ok();
 }
 
+static bool is_wanted(const Options *o, const char *net)
+{
+    return !o->net || !strcmp(o->net, net);
+}
+
+/* A preset has its own nets: what would change them cannot be heeded. */
+static Status check_preset(const Options *o, const char *name)
+{
+    char            extra[CELL_EXTRA_BYTES];
+    const NetConfig net = net_from_options(o);
+    cell_name_extra(&net, extra, sizeof extra);
+    if (extra[0] || o->classes)
+        return status_error(STATUS_USAGE, "the preset '%s' has nets of its own, not one with %s: give --size, --batch, --amp or --accum to "
+                            "sweep that one", name, extra[0] ? extra + 1 : "--classes");
+    return status_ok();
+}
+
 static Status fill(Work *w, const Options *o)
 {
     const char *name = o->preset ? o->preset : preset_default();
@@ -244,12 +261,15 @@ static Status fill(Work *w, const Options *o)
         w->cell_seconds = o->cell_seconds > 0 ? o->cell_seconds : presets[p].cell_seconds;
         if (o->size.count + o->batch.count + o->amp.count + o->accum.count > 0)
             return add_axes(w, o);
+        TRY(check_preset(o, name));
         w->preset = presets[p].name;
-        w->claims = foundation_claims;
+        w->claims = o->net ? no_claims : foundation_claims;
         for (int i = 0; i < presets[p].sweep_count; i++)
-            TRY(add_sweep(w, &presets[p].sweeps[i]));
+            if (is_wanted(o, presets[p].sweeps[i].net))
+                TRY(add_sweep(w, &presets[p].sweeps[i]));
         for (int i = 0; i < presets[p].recipe_count; i++)
-            TRY(add_recipe(w, &presets[p].recipes[i], o));
+            if (is_wanted(o, presets[p].recipes[i].net))
+                TRY(add_recipe(w, &presets[p].recipes[i], o));
     }
     return status_ok();
 }

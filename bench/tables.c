@@ -364,7 +364,7 @@ static void note_loss_scale(Text *t, const Group *g)
     for (size_t i = 0; i < g->count; i++)
         if (record_get(g->items[i], "loss_scale")) {
             text_add(t, "fp16 multiplies the loss by a scale, so that small gradients do not vanish. An update whose gradients are not "
-                        "finite is skipped and halves the scale; the first few of a run usually are.\n\n");
+                        "finite is skipped and halves the scale.\n\n");
             return;
         }
 }

@@ -192,20 +192,10 @@ static Status verify_task(void *context, json_t **result)
     return verify_net(&task->cell->net, task->options, result);
 }
 
-/* Whether both are verified by the same small net. */
-static bool same_kind(const NetConfig *a, const NetConfig *b)
-{
-    NetConfig x = verify_reduced(a), y = verify_reduced(b);
-    char      names[2][CELL_NAME_BYTES];
-    cell_name(&(CellConfig){ x, 1 }, names[0], sizeof names[0]);
-    cell_name(&(CellConfig){ y, 1 }, names[1], sizeof names[1]);
-    return !strcmp(names[0], names[1]) && x.accumulate == y.accumulate && x.classes == y.classes && x.vocab == y.vocab;
-}
-
 static const Verified *verified_for(Runner *r, const CellConfig *cell)
 {
     for (int i = 0; i < r->verified_count; i++)
-        if (same_kind(&r->verified[i].like, &cell->net))
+        if (verify_same_kind(&r->verified[i].like, &cell->net))
             return &r->verified[i];
     int slot = r->verified_count < VERIFIED_MAX ? r->verified_count++ : VERIFIED_MAX - 1;
     Verified *v = &r->verified[slot];

@@ -70,6 +70,7 @@ json_t *cell_failed(const CellConfig *cell, const Status *why);
 /* Compares loss and every gradient of a small net of this kind (same ops, types and flags; width, size and batch reduced)
  * with the float64 reference: {"against", "max_error", "bound", ...}. STATUS_NUMERIC if it is too far off. */
 NetConfig verify_reduced(const NetConfig *like); /* that small net: two cells whose small nets are equal share a verification */
+bool      verify_same_kind(const NetConfig *a, const NetConfig *b); /* whether they are */
 Status verify_net(const NetConfig *like, const MeasureOptions *options, json_t **result);
 
 /* Measures the peaks with large matrix products, convolutions and sums; about three seconds. */

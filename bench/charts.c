@@ -188,11 +188,13 @@ static Status draw_throughput(const Group *g, size_t n, ChartSetup *setup)
     Chart c;
     char section[96];
     cell_section(section, n, "throughput");
-    chart_start_group(&c, g, section, "throughput", "Throughput", "batch size", "samples per second");
+    const bool text = g->count && record_is_text(g->items[0]);
+    chart_start_group(&c, g, section, "throughput", "Throughput", text ? "batch size (sequences)" : "batch size",
+                      text ? "tokens per second" : "samples per second");
     c.x_scale = AXIS_LOG2;
     c.from_zero = true;
     add_batch_ticks(&c, g);
-    const Quantity q = { .path = "throughput", .scale = 1 };
+    const Quantity q = { .path = "throughput", .compute = text ? cell_tokens_per_second : NULL, .scale = 1 };
     add_lines(&c, g, &q, SERIES_BOTH, NULL);
     return draw_and_free(&c, setup);
 }
@@ -417,7 +419,8 @@ static Status draw_ops(const Group *g, size_t n, ChartSetup *setup)
     Chart c;
     char section[96];
     cell_section(section, n, "ops");
-    chart_start_group(&c, g, section, "ops", "Time by kind of operation", bar_axis, "profiled time per sample (ms)");
+    chart_start_group(&c, g, section, "ops", "Time by kind of operation", bar_axis,
+                      g->count && record_is_text(g->items[0]) ? "profiled time per sequence (ms)" : "profiled time per sample (ms)");
     c.bars = true;
     c.from_zero = true;
     for (size_t k = 0; k <= count; k++) { /* layer `count` holds all others */

@@ -1,6 +1,8 @@
 /* charts_training.c - the curves of trainings: how loss and accuracy go with epochs, updates and time. */
 #include "charts_more.h"
 
+#include "tables.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,16 +22,23 @@ static bool axis_varies(const Group *g, const char *path)
 static void training_name(Chart *c, const Group *g, const json_t *item, char out[SERIES_TEXT_BYTES])
 {
     static const struct { const char *path, *word; } more[] = {
-        { "axes.epochs", "epochs" }, { "axes.lr", "lr" }, { "axes.seed", "seed" },
+        { "axes.optimizer", "" }, { "axes.momentum", "momentum " }, { "axes.padding", "padding " }, { "axes.schedule", "" },
+        { "axes.epochs", "epochs " }, { "axes.lr", "lr " }, { "axes.weight_decay", "decay " }, { "axes.clip", "clip " },
+        { "axes.warmup", "warm-up " }, { "axes.dropout", "dropout " }, { "axes.seed", "seed " },
     };
     Text t = { 0 };
     text_format(&t, "%.24s, batch %.0f", precision_name(item), fmax(0, record_number(item, "axes.batch")));
     if (record_number(item, "axes.accum") > 1)
         text_format(&t, " \xc3\x97%.0f", record_number(item, "axes.accum"));
     for (size_t i = 0; i < COUNT_OF(more); i++) {
-        double x = record_number(item, more[i].path);
-        if (isfinite(x) && axis_varies(g, more[i].path))
-            text_format(&t, ", %s %.6g", more[i].word, x);
+        const json_t *value = record_get(item, more[i].path);
+        if (!value || !axis_varies(g, more[i].path))
+            continue;
+        text_format(&t, ", %s", more[i].word);
+        if (json_is_string(value))
+            text_add_plain(&t, i == 0 ? optimizer_name(item) : json_string_value(value));
+        else
+            text_format(&t, "%.6g", json_number_value(value));
     }
     text_copy(out, SERIES_TEXT_BYTES, text_bytes(&t));
     c->failed = c->failed || t.failed;
@@ -82,16 +91,65 @@ static void add_epoch_ticks(Chart *c, const Group *g)
     }
 }
 
+/* Marks the recorded points whose update was skipped, and says what the marks are. */
+static void mark_skipped(Chart *c, const Group *g)
+{
+    size_t marked = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const json_t *points = record_array(g->items[i], "curve");
+        for (size_t j = 0; j < json_array_size(points); j++) {
+            const json_t *p = json_array_get(points, j);
+            if (!json_is_true(record_get(p, "skipped")))
+                continue;
+            chart_add_mark(c, record_number(p, "update"), (int)i);
+            marked++;
+        }
+    }
+    if (marked)
+        text_format(&c->note, "Crosses: %zu update%s skipped because a gradient was not finite in fp16.", marked, marked == 1 ? "" : "s");
+}
+
+/* The loss scale by update, of the trainings that have one. */
+static Status draw_loss_scale(const Group *g, size_t number, ChartSetup *setup)
+{
+    Chart c;
+    char section[96];
+    snprintf(section, sizeof section, "trainings/%zu", number);
+    chart_start_group(&c, g, section, "loss-scale", "Loss scale by update", "update", "loss scale");
+    c.y_scale = AXIS_LOG2;
+    for (size_t i = 0; i < g->count; i++) {
+        const json_t *points = record_array(g->items[i], "curve");
+        char name[SERIES_TEXT_BYTES];
+        if (!record_get(g->items[i], "loss_scale"))
+            continue;
+        training_name(&c, g, g->items[i], name);
+        chart_add_series(&c, name, SERIES_LINE, (int)i);
+        for (size_t j = 0; j < json_array_size(points); j++)
+            chart_add_point(&c, record_number(json_array_get(points, j), "update"), record_number(json_array_get(points, j), "loss_scale"));
+    }
+    mark_skipped(&c, g);
+    Status s = chart_draw(&c, setup);
+    chart_free(&c);
+    return s;
+}
+
 typedef struct Curve {
     const char *kind, *what, *list, *x_label, *x, *y_label, *y, *y_train; /* y_train: a dashed companion, or NULL */
     SeriesStyle style;
     bool epochs;
 } Curve;
 
+/* "training images", "test text": what a group of trainings read. */
+static const char *split_words(const Group *g, const char *split, char *out, size_t size)
+{
+    snprintf(out, size, "%s %s", split, record_is_text(g->items[0]) ? "text" : "images");
+    return out;
+}
+
 static Status draw_curve(const Group *g, size_t number, const Curve *k, ChartSetup *setup)
 {
     Chart c;
-    char section[96];
+    char section[96], words[32];
     snprintf(section, sizeof section, "trainings/%zu", number);
     chart_start_group(&c, g, section, k->kind, k->what, k->x_label, k->y_label);
     if (k->epochs)
@@ -99,27 +157,48 @@ static Status draw_curve(const Group *g, size_t number, const Curve *k, ChartSet
     add_curves(&c, g, k->list, k->x, k->y, k->style);
     if (k->y_train) {
         add_curves(&c, g, k->list, k->x, k->y_train, SERIES_DASHED);
-        text_copy(c.dashed_meaning, sizeof c.dashed_meaning, "on the training images");
+        snprintf(c.dashed_meaning, sizeof c.dashed_meaning, "on the %s", split_words(g, "training", words, sizeof words));
     }
     note_missing(&c, g);
+    if (strcmp(k->kind, "loss-update") == 0)
+        mark_skipped(&c, g);
     Status s = chart_draw(&c, setup);
     chart_free(&c);
     return s;
 }
 
+/* Accuracy, masked-LM accuracy or Dice, by epoch and by time. The first training that has masks decides for its group. */
+static Status draw_scores(const Group *g, size_t number, ChartSetup *setup)
+{
+    const char *member = "test_accuracy", *score = training_score(g->items[0], &member);
+    for (size_t i = 1; i < g->count && strcmp(score, "Dice") != 0; i++)
+        score = training_score(g->items[i], &member);
+    const bool dice = strcmp(score, "Dice") == 0;
+    char words[32], what[64], y[96], y_time[64];
+    split_words(g, "test", words, sizeof words);
+    snprintf(what, sizeof what, "%c%s by epoch", score[0] >= 'a' ? score[0] - 'a' + 'A' : score[0], score + 1);
+    snprintf(y, sizeof y, "%s on the %s (%%)", score, words);
+    snprintf(y_time, sizeof y_time, "test %s (%%)", score);
+    const Curve by_epoch = { dice ? "dice" : "accuracy", what, "epochs", "epoch", "epoch", y, member,
+                             dice ? NULL : "train_accuracy", SERIES_BOTH, true };
+    TRY(draw_curve(g, number, &by_epoch, setup));
+    char what_time[64];
+    snprintf(what_time, sizeof what_time, "Test %s by time of training", score);
+    const Curve by_time = { dice ? "dice-time" : "accuracy-time", what_time, "epochs", "seconds of training", "seconds", y_time, member,
+                            NULL, SERIES_BOTH, false };
+    return draw_curve(g, number, &by_time, setup);
+}
+
 Status charts_draw_trainings(const Group *g, size_t number, ChartSetup *setup)
 {
-    static const Curve curves[] = {
-        { "accuracy", "Accuracy by epoch", "epochs", "epoch", "epoch", "accuracy on the test images (%)",
-          "test_accuracy", "train_accuracy", SERIES_BOTH, true },
-        { "accuracy-time", "Test accuracy by time of training", "epochs", "seconds of training", "seconds",
-          "test accuracy (%)", "test_accuracy", NULL, SERIES_BOTH, false },
-        { "loss", "Loss by epoch", "epochs", "epoch", "epoch", "loss on the test images", "test_loss", "train_loss",
-          SERIES_BOTH, true },
-        { "loss-update", "Training loss by update", "curve", "update", "update", "cross-entropy loss", "loss", NULL,
-          SERIES_LINE, false },
+    char words[32], y[64];
+    snprintf(y, sizeof y, "loss on the %s", split_words(g, "test", words, sizeof words));
+    const Curve losses[] = {
+        { "loss", "Loss by epoch", "epochs", "epoch", "epoch", y, "test_loss", "train_loss", SERIES_BOTH, true },
+        { "loss-update", "Training loss by update", "curve", "update", "update", "training loss", "loss", NULL, SERIES_LINE, false },
     };
-    for (size_t i = 0; i < COUNT_OF(curves); i++)
-        TRY(draw_curve(g, number, &curves[i], setup));
-    return status_ok();
+    TRY(draw_scores(g, number, setup));
+    for (size_t i = 0; i < COUNT_OF(losses); i++)
+        TRY(draw_curve(g, number, &losses[i], setup));
+    return draw_loss_scale(g, number, setup);
 }

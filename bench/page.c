@@ -28,18 +28,39 @@ static const json_t *best_of_group(const Group *g)
     return best;
 }
 
+/* Whether an earlier item of the cells, or of the trainings after them, has this net already. */
+static bool net_named_before(const json_t *record, const char *net, size_t list, size_t item)
+{
+    static const char *const lists[] = { "cells", "trainings" };
+    for (size_t k = 0; k <= list; k++) {
+        const json_t *items = record_array(record, lists[k]);
+        for (size_t i = 0; i < (k < list ? json_array_size(items) : item); i++) {
+            const char *other = record_string(json_array_get(items, i), "axes.net");
+            if (other && strcmp(other, net) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 void page_title(Text *t, const json_t *record)
 {
-    const char *net = NULL;
     static const char *const lists[] = { "cells", "trainings" };
-    for (size_t i = 0; i < COUNT_OF(lists) && !net; i++)
-        net = record_string(json_array_get(record_array(record, lists[i]), 0), "axes.net");
+    const char *comma = "";
     const char *device = record_string(record, "environment.device.name");
     if (!device)
         device = record_string(record, "environment.cpu.model");
     text_add(t, "batchmark: ");
-    text_add_plain(t, net ? net : "no net");
-    text_add(t, " on ");
+    for (size_t k = 0; k < COUNT_OF(lists); k++)
+        for (size_t i = 0; i < record_count(record, lists[k]); i++) {
+            const char *net = record_string(json_array_get(record_array(record, lists[k]), i), "axes.net");
+            if (!net || net_named_before(record, net, k, i))
+                continue;
+            text_add(t, comma);
+            text_add_plain(t, net);
+            comma = ", ";
+        }
+    text_add(t, *comma ? " on " : "no net on ");
     text_add_plain(t, device ? device : "an unnamed device");
 }
 
@@ -115,7 +136,7 @@ static void add_verdicts(Text *t, const json_t *claims)
 /* The best cell of each group, of the first few when there are many. */
 static void add_best(Text *t, const PageInput *in)
 {
-    enum { MOST = 6 };
+    enum { MOST = 10 };
     for (size_t i = 0; i < in->cells->count && i < MOST; i++) {
         const json_t *best = best_of_group(&in->cells->groups[i]);
         if (!best)
@@ -124,7 +145,13 @@ static void add_best(Text *t, const PageInput *in)
         text_add_markdown(t, in->cells->groups[i].title);
         text_add(t, ":** ");
         text_add_number(t, record_number(best, "throughput"));
-        text_add(t, " samples/s with batch ");
+        text_format(t, " %s/s ", sample_word(best));
+        if (record_is_text(best)) {
+            text_add(t, "(");
+            text_add_number(t, cell_tokens_per_second(best));
+            text_add(t, " tokens/s) ");
+        }
+        text_add(t, "with batch ");
         text_add_number(t, record_number(best, "axes.batch"));
         text_add(t, ", ");
         text_add_markdown(t, precision_name(best));
@@ -365,18 +392,31 @@ static void add_claims(Text *t, const PageInput *in)
             add_claim(t, in, json_array_get(claims, i));
 }
 
+/* The group whose throughput stands at the top for its net: the net's first that has a value, since a run measures what matters
+ * most first. */
+static bool is_main_group(const Groups *cells, size_t number)
+{
+    const char *net = record_string(cells->groups[number].items[0], "axes.net");
+    if (!best_of_group(&cells->groups[number]))
+        return false;
+    for (size_t i = 0; i < number; i++) {
+        const char *other = record_string(cells->groups[i].items[0], "axes.net");
+        if ((net && other ? strcmp(net, other) == 0 : net == other) && best_of_group(&cells->groups[i]))
+            return false;
+    }
+    return true;
+}
+
 void page_write(Text *t, const PageInput *in)
 {
-    size_t first = 0; /* the main chart: the first group with a value; a run measures what matters most first */
-    while (first + 1 < in->cells->count && !best_of_group(&in->cells->groups[first]))
-        first++;
     add_headline(t, in);
-    if (in->cells->count)
-        add_cell_charts(t, in, first, "throughput");
-    else if (!in->trainings->count)
+    if (!in->cells->count && !in->trainings->count)
         text_add(t, "Nothing was measured yet: the record holds no cell and no training.\n\n");
     for (size_t i = 0; i < in->cells->count; i++)
-        add_group(t, in, i, i == first);
+        if (is_main_group(in->cells, i))
+            add_cell_charts(t, in, i, "throughput");
+    for (size_t i = 0; i < in->cells->count; i++)
+        add_group(t, in, i, is_main_group(in->cells, i));
     add_trainings(t, in);
     add_claims(t, in);
     page_write_end(t, in);

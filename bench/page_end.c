@@ -170,6 +170,8 @@ static void add_command(Text *t, const json_t *command)
     for (size_t i = 0; i < json_array_size(command); i++) {
         const char *word = json_string_value(json_array_get(command, i));
         text_add(t, i ? " " : "");
+        if (i == 0 && word && strcmp(word, "batchmark") == 0) /* where the build puts it, not on anybody's path */
+            word = "build/batchmark";
         text_add_shell(t, word ? word : "");
     }
     text_add(t, "\n");
@@ -226,7 +228,7 @@ static void add_reproduction(Text *t, const PageInput *in)
         add_command(t, command);
         text_add(t, "\n");
     }
-    text_add(t, "This page, its tables and charts again from the record:\n\n    batchmark report ");
+    text_add(t, "This page, its tables and charts again from the record:\n\n    build/batchmark report ");
     text_add_shell(t, in->record_path);
     text_add(t, "\n\nOne chart again, after changing its script or style:\n\n    cd charts && gnuplot NAME.gp\n\n");
     add_options(t, record_get(in->record, "run.options"));
@@ -237,10 +239,14 @@ static void add_reading(Text *t)
     text_add(t,
              "## How to read this page\n\n"
              "- **Batch** is what one forward and backward pass takes; with accumulation *k* the weights change once "
-             "every *k* passes, and the **effective batch** is batch \xc3\x97 *k*. A **step** is everything from one change of the "
+             "every *k* passes, and the **effective batch** is batch \xc3\x97 *k* (tables call the batch of one pass micro-batch). A **step** is everything from one change of the "
              "weights to the next.\n"
-             "- **Throughput** is effective batch / median step time. Bars on step times reach from the lower to the "
+             "- **Throughput** is effective batch / median step time: samples are images, or sequences of text, whose **tokens** are "
+             "counted at full length in a sweep and without padding in a training. Bars on step times reach from the lower to the "
              "upper quartile. Warm-up steps are left out; each cell was verified before it was timed.\n"
+             "- A training is judged on the test split: **accuracy** of images or sequences; **Dice**, 2 |P \xe2\x88\xa9 T| / (|P| + |T|) over "
+             "all pixels of the split together, mean over the classes but the background; **masked-LM accuracy**, the share of masked "
+             "tokens that are guessed right.\n"
              "- **Floor** is the least time the step could take on this machine: for each node of the graph the larger of "
              "operations / measured peak and bytes / measured bandwidth, summed. 100 % means at the limit.\n"
              "- **Planned** memory is computed from the graph before anything runs; **measured peak** is the most the "

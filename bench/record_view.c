@@ -51,6 +51,34 @@ const char *precision_name(const json_t *cell)
     return !amp ? "precision not given" : strcmp(amp, "off") == 0 ? "fp32" : amp;
 }
 
+bool record_is_text(const json_t *item) { return record_get(item, "axes.vocab") != NULL; }
+
+bool record_has_masks(const json_t *training)
+{
+    const json_t *epochs = record_array(training, "epochs");
+    for (size_t i = 0; i < json_array_size(epochs); i++)
+        if (isfinite(record_number(json_array_get(epochs, i), "test_dice")))
+            return true;
+    return false;
+}
+
+const char *sample_word(const json_t *item) { return record_is_text(item) ? "sequences" : "samples"; }
+
+double cell_tokens_per_second(const json_t *cell)
+{
+    return record_is_text(cell) ? record_number(cell, "throughput") * record_number(cell, "axes.size") : (double)NAN;
+}
+
+const char *optimizer_name(const json_t *item)
+{
+    static const char *const names[][2] = { { "sgd", "SGD" }, { "adamw", "AdamW" }, { "lamb", "LAMB" }, { "lars", "LARS" } };
+    const char *own = record_string(item, "axes.optimizer");
+    for (size_t i = 0; own && i < COUNT_OF(names); i++)
+        if (strcmp(names[i][0], own) == 0)
+            return names[i][1];
+    return own;
+}
+
 double cell_floor_percent(const json_t *cell)
 {
     double floor_s = record_number(cell, "floor_seconds"), step_s = record_number(cell, "step_seconds.median");
@@ -67,60 +95,122 @@ static bool is_one_of(const char *s, const char *const *allowed, size_t count)
     return false;
 }
 
-static void add_axis_title(Text *t, const char *name, const json_t *value)
+/* Which items an axis tells something about; the others carry it too, at a value that means nothing. */
+typedef enum AxisOf { OF_ALL, OF_IMAGES, OF_TEXT, OF_RESNET, OF_UNET } AxisOf;
+
+/* How an axis reads in a title. `usual`: the value that a title and a file name leave out. */
+typedef struct AxisText { const char *axis; AxisOf of; const char *usual, *words, *slug; } AxisText;
+
+static const AxisText axis_texts[] = {
+    { "net", OF_ALL, NULL, "%s", "" },
+    { "data", OF_ALL, NULL, "%s", "" },
+    { "size", OF_IMAGES, NULL, "%s px", "" },
+    { "size", OF_TEXT, NULL, "%s tokens", "" },
+    { "width", OF_IMAGES, NULL, "width %s", "w" },
+    { "classes", OF_IMAGES, NULL, "%s classes", "c" },
+    { "stem", OF_RESNET, NULL, "%s stem", "" },
+    { "depth", OF_UNET, "4", "depth %s", "depth" },
+    { "stem_stride", OF_UNET, "1", "first stride %s", "stride" },
+    { "layers", OF_TEXT, "12", "%s layers", "l" },
+    { "hidden", OF_TEXT, "768", "hidden %s", "h" },
+    { "heads", OF_TEXT, "12", "%s heads", "a" },
+    { "vocab", OF_TEXT, "30522", "vocabulary %s", "v" },
+    { "head", OF_TEXT, "masked", "head %s", "" },
+    { "dropout", OF_TEXT, "0.1", "dropout %s", "d" },
+    { "optimizer", OF_IMAGES, "sgd", "%s", "" },
+    { "optimizer", OF_TEXT, "adamw", "%s", "" },
+    { "momentum", OF_ALL, "0.9", "momentum %s", "m" },
+};
+
+static bool axis_is_of(const json_t *item, AxisOf of)
 {
-    char number[NUMBER_BYTES];
-    const char *text = json_string_value(value);
-    if (json_is_number(value))
-        snprintf(number, sizeof number, "%.15g", json_number_value(value));
-    const char *shown = text ? text : json_is_number(value) ? number : "?";
-    if (t->length)
-        text_add(t, ", ");
-    if (strcmp(name, "net") == 0 || strcmp(name, "data") == 0)
-        text_add_plain(t, shown);
-    else if (strcmp(name, "size") == 0)
-        text_format(t, "%s px", shown);
-    else if (strcmp(name, "stem") == 0)
-        text_format(t, "%s stem", shown);
-    else if (strcmp(name, "classes") == 0)
-        text_format(t, "%s classes", shown);
-    else
-        text_format(t, "%s %s", name, shown);
+    const char *net = record_string(item, "axes.net");
+    switch (of) {
+    case OF_IMAGES: return !record_is_text(item);
+    case OF_TEXT:   return record_is_text(item);
+    case OF_RESNET: return !net || strcmp(net, "unet") != 0 ? !record_is_text(item) : false;
+    case OF_UNET:   return net && strcmp(net, "unet") == 0;
+    default:        return true;
+    }
 }
 
-/* "resnet50-224-w0.25-small-c10": the values alone where they speak for themselves. */
-static void add_axis_slug(Text *t, const char *name, const json_t *value)
+/* The words for an axis of this item; *known: the table has the axis, if not for this item. */
+static const AxisText *axis_text(const json_t *item, const char *axis, bool *known)
 {
-    if (t->length)
-        text_add(t, "-");
-    if (json_is_string(value)) {
-        text_add_slug(t, json_string_value(value));
-        return;
+    *known = false;
+    for (size_t i = 0; i < COUNT_OF(axis_texts); i++) {
+        if (strcmp(axis_texts[i].axis, axis) != 0)
+            continue;
+        *known = true;
+        if (axis_is_of(item, axis_texts[i].of))
+            return &axis_texts[i];
     }
-    if (strcmp(name, "width") == 0 || strcmp(name, "classes") == 0)
-        text_add_bytes(t, name, 1);
-    else if (strcmp(name, "size") != 0)
-        text_add_slug(t, name);
-    text_format(t, "%.15g", json_number_value(value));
+    return NULL;
+}
+
+/* A value as text; six digits bring a 32-bit number back to what was given. */
+static const char *axis_value(const json_t *value, char number[NUMBER_BYTES])
+{
+    if (json_is_string(value))
+        return json_string_value(value);
+    snprintf(number, NUMBER_BYTES, json_is_integer(value) ? "%.15g" : "%.6g", json_number_value(value));
+    return json_is_number(value) ? number : "?";
+}
+
+static void add_between(Text *t, const char *comma) { text_add(t, t->length ? comma : ""); }
+
+/* ", 224 px" to the title and "-224" to the slug: nothing where the value goes without saying. */
+static void add_axis(Text *title, Text *slug, const json_t *item, const char *name, const json_t *value)
+{
+    char number[NUMBER_BYTES];
+    bool known;
+    const AxisText *text = axis_text(item, name, &known);
+    const char *shown = axis_value(value, number);
+    if ((known && !text) || (text && text->usual && strcmp(text->usual, shown) == 0))
+        return;
+    if (strcmp(name, "optimizer") == 0)
+        shown = optimizer_name(item);
+    add_between(title, ", ");
+    add_between(slug, "-");
+    if (text) {
+        const char *rest = strstr(text->words, "%s");
+        text_add_bytes(title, text->words, (size_t)(rest - text->words));
+        text_add_plain(title, shown);
+        text_add(title, rest + 2);
+        text_add(slug, text->slug);
+    } else {
+        text_add_plain(title, name);
+        text_add(title, " ");
+        text_add_plain(title, shown);
+        if (!json_is_string(value))
+            text_add_slug(slug, name);
+    }
+    if (json_is_string(value))
+        text_add_slug(slug, shown);
+    else
+        text_add(slug, shown);
 }
 
 /* The axes of item that are not in `shown`, in the record's order, as key and title. */
 static Status group_texts(const json_t *item, const char *const *shown, size_t shown_count, Group *g)
 {
-    Text title = { 0 }, slug = { 0 };
+    Text title = { 0 }, slug = { 0 }, key = { 0 };
     json_t *axes = (json_t *)(uintptr_t)json_object_get(item, "axes"); /* jansson iterates non-const objects only */
     for (void *it = json_object_iter(axes); it; it = json_object_iter_next(axes, it)) {
-        if (is_one_of(json_object_iter_key(it), shown, shown_count))
+        const char *name = json_object_iter_key(it);
+        char number[NUMBER_BYTES];
+        if (is_one_of(name, shown, shown_count))
             continue;
-        add_axis_title(&title, json_object_iter_key(it), json_object_iter_value(it));
-        add_axis_slug(&slug, json_object_iter_key(it), json_object_iter_value(it));
+        text_format(&key, "%s=%s;", name, axis_value(json_object_iter_value(it), number));
+        add_axis(&title, &slug, item, name, json_object_iter_value(it));
     }
-    Status s = title.failed || slug.failed ? status_error(STATUS_OOM, "out of memory while grouping cells") : status_ok();
-    text_copy(g->key, sizeof g->key, text_bytes(&title));
+    Status s = title.failed || slug.failed || key.failed ? status_error(STATUS_OOM, "out of memory while grouping cells") : status_ok();
+    text_copy(g->key, sizeof g->key, text_bytes(&key));
     text_copy(g->title, sizeof g->title, title.length ? text_bytes(&title) : "all cells");
     snprintf(g->slug, sizeof g->slug, "%.100s", slug.length ? text_bytes(&slug) : "all");
     text_free(&title);
     text_free(&slug);
+    text_free(&key);
     return s;
 }
 
@@ -235,14 +325,15 @@ static bool same_cell(const json_t *a, const json_t *b) { return compare_cells(&
 
 Status groups_of_cells(const json_t *record, Groups *out)
 {
-    static const char *const shown[] = { "batch", "amp", "accum" };
+    static const char *const shown[] = { "batch", "amp", "accum", "effective_batch" };
     const Grouping how = { "cells", shown, COUNT_OF(shown), compare_cells, same_cell };
     return make_groups(record, out, &how);
 }
 
 Status groups_of_trainings(const json_t *record, Groups *out)
 {
-    static const char *const shown[] = { "batch", "amp", "accum", "lr", "seed", "epochs" };
+    static const char *const shown[] = { "batch", "amp", "accum", "effective_batch", "lr", "seed", "epochs", "optimizer", "momentum",
+                                         "weight_decay", "clip", "schedule", "warmup", "lr_scaling", "padding", "dropout" };
     const Grouping how = { "trainings", shown, COUNT_OF(shown), compare_trainings, NULL };
     return make_groups(record, out, &how);
 }

@@ -22,15 +22,29 @@ bool record_ok(const json_t *cell);
 /* "fp32" for the axis value "off", else the value. */
 const char *precision_name(const json_t *cell);
 
+/* Whether an item is of a net that reads text: its size is a length in tokens, its samples are sequences, and it has no batch
+ * norm (all nets of images here have). */
+bool        record_is_text(const json_t *item);
+const char *sample_word(const json_t *item); /* "samples" or "sequences" */
+
+/* Whether a training was judged by its masks: by Dice. */
+bool record_has_masks(const json_t *training);
+
+/* Tokens in a second; NAN for images. */
+double cell_tokens_per_second(const json_t *cell);
+
+/* "SGD", "AdamW", ...; NULL where the record does not say. */
+const char *optimizer_name(const json_t *item);
+
 /* The quartiles' median of a cell's step in seconds as a share of its floor, in percent; NAN when either is missing. */
 double cell_floor_percent(const json_t *cell);
 
-enum { GROUP_TEXT_BYTES = 160, SERIES_TEXT_BYTES = 64 };
+enum { GROUP_TEXT_BYTES = 160, GROUP_KEY_BYTES = 1024, SERIES_TEXT_BYTES = 64 };
 
 /* Cells (or trainings) that differ only in the axes that a chart shows. */
 typedef struct Group {
-    char           key[GROUP_TEXT_BYTES];   /* the shared axes as text; unique */
-    char           title[GROUP_TEXT_BYTES]; /* "resnet50, 224 px, width 1, standard stem, 1000 classes" */
+    char           key[GROUP_KEY_BYTES];    /* the shared axes as text; unique */
+    char           title[GROUP_TEXT_BYTES]; /* "resnet50, 224 px, width 1, 1000 classes, standard stem", "bert, 128 tokens" */
     char           slug[GROUP_TEXT_BYTES];  /* for file names; unique */
     const json_t **items;                   /* borrowed from the record; sorted, see below */
     size_t         count;
@@ -41,11 +55,12 @@ typedef struct Groups {
     size_t count;
 } Groups;
 
-/* Cells by everything but batch, amp and accum; sorted by precision, accumulation, batch. A configuration that stands in
+/* Cells by everything but batch, amp and accum, so that no chart mixes nets, sizes or optimisers; sorted by precision, accumulation, batch. A configuration that stands in
  * the record twice is taken once: the last one that is ok, else the last. */
 Status groups_of_cells(const json_t *record, Groups *out);
 
-/* Trainings by everything but batch, accum, amp, lr, seed and epochs; sorted by precision, batch, accumulation. */
+/* Trainings by net, data and what else the data and the net fix; batch, precision, optimiser and the rest of the recipe may differ
+ * in a group and stand in its table; sorted by precision, batch, accumulation. */
 Status groups_of_trainings(const json_t *record, Groups *out);
 
 void groups_free(Groups *g);

@@ -7,7 +7,7 @@
 
 #include "tables_csv.h"
 
-static const double GIB = 1024.0 * 1024.0 * 1024.0;
+static const double GIB = 1024.0 * 1024.0 * 1024.0, MIB = 1024.0 * 1024.0;
 
 void text_add_number(Text *t, double x)
 {
@@ -80,17 +80,15 @@ static void table_row(Text *t, const json_t *item, const Column *columns, size_t
 /* Whether any item has something to show in a column; columns that have nothing at all are left out of the table. */
 static bool column_used(const Group *g, const Column *c)
 {
-    if (c->text)
-        return true;
     for (size_t i = 0; i < g->count; i++)
-        if (isfinite(c->compute ? c->compute(g->items[i]) : record_number(g->items[i], c->path)))
+        if (c->text ? c->text(g->items[i]) != NULL : isfinite(c->compute ? c->compute(g->items[i]) : record_number(g->items[i], c->path)))
             return true;
     return false;
 }
 
 static void table_of_group(Text *t, const Group *g, const Column *columns, size_t count)
 {
-    enum { MOST = 24 };
+    enum { MOST = 32 };
     Column used[MOST];
     size_t n = 0;
     CHECK(count <= MOST);
@@ -121,16 +119,39 @@ static double sample_count(const json_t *cell)
     return n ? (double)n : (double)NAN;
 }
 
+/* What one pass takes, how many make an update, and their product stand side by side in every table (batch norm makes them
+ * something else than one another). */
 #define CELL_COLUMNS                                                                                                     \
-    { .title = "batch", .path = "axes.batch", .scale = 1 }, { .title = "precision", .text = precision_name },            \
-    { .title = "accum.", .path = "axes.accum", .scale = 1 }
+    { .title = "micro-batch", .path = "axes.batch", .scale = 1 }, { .title = "accum.", .path = "axes.accum", .scale = 1 }, \
+    { .title = "effective batch", .path = "effective_batch", .scale = 1 }, { .title = "precision", .text = precision_name }, \
+    { .title = "optimiser", .text = optimizer_name }
+
+static double samples_per_second(const json_t *item) { return record_is_text(item) ? (double)NAN : record_number(item, "throughput"); }
+static double sequences_per_second(const json_t *item) { return record_is_text(item) ? record_number(item, "throughput") : (double)NAN; }
+
+/* What accumulation means for this net, where a row of the table accumulates. */
+static void note_accumulation(Text *t, const Group *g)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        if (!(record_number(g->items[i], "axes.accum") > 1))
+            continue;
+        text_add(t, record_is_text(g->items[i])
+            ? "Accumulated rows: this net has no batch norm, so *k* micro-batches give the update of one batch *k* times as large, up "
+              "to rounding and to dropout, which draws anew for each pass.\n\n"
+            : "Accumulated rows: batch norm takes its statistics from each micro-batch, not from the effective batch, and moves its "
+              "running statistics once a micro-batch. Such a row is not the single batch of its effective size; compare rows of "
+              "equal micro-batch.\n\n");
+        return;
+    }
+}
 
 void table_speed(Text *t, const Group *g)
 {
     static const Column columns[] = {
         CELL_COLUMNS,
-        { .title = "effective batch", .path = "effective_batch", .scale = 1 },
-        { .title = "samples/s", .path = "throughput", .scale = 1 },
+        { .title = "samples/s", .compute = samples_per_second },
+        { .title = "sequences/s", .compute = sequences_per_second },
+        { .title = "tokens/s", .compute = cell_tokens_per_second },
         { .title = "step, median (ms)", .path = "step_seconds.median", .scale = 1e3 },
         { .title = "quartile 1 (ms)", .path = "step_seconds.q1", .scale = 1e3 },
         { .title = "quartile 3 (ms)", .path = "step_seconds.q3", .scale = 1e3 },
@@ -140,6 +161,7 @@ void table_speed(Text *t, const Group *g)
         { .title = "status", .text = status_text },
     };
     table_of_group(t, g, columns, COUNT_OF(columns));
+    note_accumulation(t, g);
 }
 
 static double measured_of_plan(const json_t *cell)
@@ -160,7 +182,7 @@ const char *table_memory_unit(const Group *g)
 void table_memory(Text *t, const Group *g)
 {
     bool gib = strcmp(table_memory_unit(g), "GiB") == 0;
-    const double unit = gib ? 1 / GIB : 1 / (1024.0 * 1024.0);
+    const double unit = gib ? 1 / GIB : 1 / MIB;
     const int decimals = gib ? 3 : 2;
     const Column columns[] = {
         CELL_COLUMNS,
@@ -182,6 +204,7 @@ void table_memory(Text *t, const Group *g)
         { .title = "status", .text = status_text },
     };
     table_of_group(t, g, columns, COUNT_OF(columns));
+    note_accumulation(t, g);
 }
 
 static double per_second(const json_t *cell, const char *path)
@@ -209,6 +232,7 @@ void table_work(Text *t, const Group *g)
         { .title = "status", .text = status_text },
     };
     table_of_group(t, g, columns, COUNT_OF(columns));
+    note_accumulation(t, g);
 }
 
 /* ---- operations of one cell ---- */
@@ -287,19 +311,46 @@ static const json_t *last_epoch(const json_t *training)
     return json_array_size(epochs) ? json_array_get(epochs, json_array_size(epochs) - 1) : NULL;
 }
 
-static double final_accuracy(const json_t *item) { return record_number(last_epoch(item), "test_accuracy"); }
-static double final_loss(const json_t *item) { return record_number(last_epoch(item), "train_loss"); }
 static double train_seconds(const json_t *item) { return record_number(last_epoch(item), "seconds"); }
 static double epochs_done(const json_t *item) { return record_number(last_epoch(item), "epoch"); }
+static double final_loss(const json_t *item) { return record_number(last_epoch(item), "train_loss"); }
 
-static double best_accuracy(const json_t *item)
+const char *training_score(const json_t *training, const char **member)
+{
+    const char *head = record_string(training, "axes.head");
+    *member = record_has_masks(training) ? "test_dice" : "test_accuracy";
+    if (record_has_masks(training))
+        return "Dice";
+    return record_is_text(training) && head && strcmp(head, "classify") != 0 ? "masked-LM accuracy" : "accuracy";
+}
+
+/* The last epoch's test_accuracy, if that is what `name` calls this kind of training's. */
+static double accuracy_named(const json_t *item, const char *name)
+{
+    const char *member, *own = training_score(item, &member);
+    bool mine = strcmp(own, "Dice") == 0 ? strcmp(name, "pixel accuracy") == 0 : strcmp(own, name) == 0;
+    return mine ? record_number(last_epoch(item), "test_accuracy") : (double)NAN;
+}
+
+static double class_accuracy(const json_t *item) { return accuracy_named(item, "accuracy"); }
+static double masked_accuracy(const json_t *item) { return accuracy_named(item, "masked-LM accuracy"); }
+static double pixel_accuracy(const json_t *item) { return accuracy_named(item, "pixel accuracy"); }
+static double final_dice(const json_t *item) { return record_number(last_epoch(item), "test_dice"); }
+static double final_image_dice(const json_t *item) { return record_number(last_epoch(item), "test_image_dice"); }
+
+static double best_score(const json_t *item)
 {
     const json_t *epochs = record_array(item, "epochs");
+    const char *member;
     double best = (double)NAN;
+    training_score(item, &member);
     for (size_t i = 0; i < json_array_size(epochs); i++)
-        best = fmax(best, record_number(json_array_get(epochs, i), "test_accuracy"));
+        best = fmax(best, record_number(json_array_get(epochs, i), member));
     return best;
 }
+
+static const char *data_text(const json_t *item) { return record_string(item, "axes.data"); }
+static const char *padding_text(const json_t *item) { return record_string(item, "padding.policy"); }
 
 /* Schema: an epoch's seconds are cumulative, its wait_seconds too. */
 static double wait_percent(const json_t *item)
@@ -308,27 +359,50 @@ static double wait_percent(const json_t *item)
     return seconds > 0 ? 100 * record_number(last_epoch(item), "wait_seconds") / seconds : (double)NAN;
 }
 
+static void note_loss_scale(Text *t, const Group *g)
+{
+    for (size_t i = 0; i < g->count; i++)
+        if (record_get(g->items[i], "loss_scale")) {
+            text_add(t, "fp16 multiplies the loss by a scale, so that small gradients do not vanish. An update whose gradients are not "
+                        "finite is skipped and halves the scale.\n\n");
+            return;
+        }
+}
+
 void table_trainings(Text *t, const Group *g)
 {
-    static const Column columns[] = {
+    const bool gib = strcmp(table_memory_unit(g), "GiB") == 0;
+    const Column columns[] = {
+        { .title = "data", .text = data_text },
         CELL_COLUMNS,
-        { .title = "effective batch", .path = "effective_batch", .scale = 1 },
         { .title = "learning rate", .path = "axes.lr", .scale = 1, .exact = true },
         { .title = "seed", .path = "axes.seed", .scale = 1, .exact = true },
         { .title = "epochs", .compute = epochs_done },
-        { .title = "test accuracy (%)", .compute = final_accuracy },
-        { .title = "best (%)", .compute = best_accuracy },
+        { .title = "test accuracy (%)", .compute = class_accuracy },
+        { .title = "masked-LM test accuracy (%)", .compute = masked_accuracy },
+        { .title = "test Dice (%)", .compute = final_dice },
+        { .title = "Dice, mean of images (%)", .compute = final_image_dice },
+        { .title = "best (%)", .compute = best_score },
+        { .title = "pixel accuracy (%)", .compute = pixel_accuracy },
         { .title = "training loss", .compute = final_loss },
-        { .title = "samples/s", .path = "throughput", .scale = 1 },
+        { .title = "skipped updates", .path = "loss_scale.skipped_updates", .scale = 1 },
+        { .title = "last loss scale", .path = "loss_scale.last", .scale = 1 },
+        { .title = "samples/s", .compute = samples_per_second },
+        { .title = "sequences/s", .compute = sequences_per_second },
+        { .title = "tokens/s", .path = "padding.tokens_per_second", .scale = 1 },
+        { .title = "padding", .text = padding_text },
+        { .title = "padded (%)", .path = "padding.share", .scale = 100, .digits = 3 },
         { .title = "training time (s)", .compute = train_seconds },
         { .title = "waiting for data (%)", .digits = 3, .compute = wait_percent },
-        { .title = "target accuracy (%)", .path = "target_accuracy", .exact = true, .scale = 1 },
+        { .title = "target (%)", .path = "target_accuracy", .exact = true, .scale = 1 },
         { .title = "samples to target", .path = "samples_to_target", .scale = 1 },
         { .title = "time to target (s)", .path = "seconds_to_target", .scale = 1 },
-        { .title = "measured peak (GiB)", .path = "memory.measured_peak", .scale = 1 / (1024.0 * 1024.0 * 1024.0) },
+        { .title = gib ? "measured peak (GiB)" : "measured peak (MiB)", .path = "memory.measured_peak", .scale = gib ? 1 / GIB : 1 / MIB },
         { .title = "status", .text = status_text },
     };
     table_of_group(t, g, columns, COUNT_OF(columns));
+    note_accumulation(t, g);
+    note_loss_scale(t, g);
 }
 
 /* ---- tables of claims ---- */

@@ -22,6 +22,9 @@ void table_ops(Text *t, const json_t *cell);
 /* Markdown table of one group of trainings. */
 void table_trainings(Text *t, const Group *g);
 
+/* What a training is judged by: "accuracy", "masked-LM accuracy" or "Dice", and the member of its epochs that holds it. */
+const char *training_score(const json_t *training, const char **member);
+
 /* Markdown, and CSV, of a table that a claim's code put into the record. */
 void table_claim(Text *t, const json_t *table);
 void table_claim_csv(Text *t, const json_t *table);

@@ -81,10 +81,15 @@ static Status write_inner(const json_t *record, const char *list, const char *in
     { "activation_naive_bytes", "memory.planned.activation_naive" },                                                     \
     { "measured_peak_bytes", "memory.measured_peak" }, { "process_peak_bytes", "memory.process_peak" }
 
+#define NET_FIELDS                                                                                                       \
+    { "optimizer", "axes.optimizer" }, { "momentum", "axes.momentum" }, { "depth", "axes.depth" },                       \
+    { "stem_stride", "axes.stem_stride" }, { "layers", "axes.layers" }, { "hidden", "axes.hidden" },                     \
+    { "heads", "axes.heads" }, { "vocab", "axes.vocab" }, { "head", "axes.head" }, { "dropout", "axes.dropout" }
+
 static const Field cell_fields[] = {
     { "name", "name" }, { "status", "status" }, { "reason", "reason" }, { "net", "axes.net" }, { "size", "axes.size" },
     { "batch", "axes.batch" }, { "amp", "axes.amp" }, { "accum", "axes.accum" }, { "width", "axes.width" },
-    { "classes", "axes.classes" }, { "stem", "axes.stem" }, { "effective_batch", "effective_batch" },
+    { "classes", "axes.classes" }, { "stem", "axes.stem" }, NET_FIELDS, { "effective_batch", "effective_batch" },
     { "verified_against", "verified.against" }, { "verified_max_error", "verified.max_error" },
     { "verified_bound", "verified.bound" }, { "warmup_steps", "warmup.steps" },
     { "warmup_first_s", "warmup.first_seconds" }, { "stop", "stop" }, { "throughput_per_s", "throughput" },
@@ -98,10 +103,14 @@ static const Field cell_fields[] = {
 static const Field training_fields[] = {
     { "name", "name" }, { "status", "status" }, { "reason", "reason" }, { "net", "axes.net" }, { "data", "axes.data" },
     { "size", "axes.size" }, { "batch", "axes.batch" }, { "accum", "axes.accum" }, { "amp", "axes.amp" },
-    { "width", "axes.width" }, { "stem", "axes.stem" }, { "classes", "axes.classes" }, { "epochs", "axes.epochs" },
-    { "lr", "axes.lr" }, { "seed", "axes.seed" }, { "effective_batch", "effective_batch" },
+    { "width", "axes.width" }, { "stem", "axes.stem" }, { "classes", "axes.classes" }, NET_FIELDS,
+    { "epochs", "axes.epochs" }, { "lr", "axes.lr" }, { "lr_scaling", "axes.lr_scaling" }, { "schedule", "axes.schedule" },
+    { "warmup_epochs", "axes.warmup" }, { "weight_decay", "axes.weight_decay" }, { "clip", "axes.clip" }, { "seed", "axes.seed" }, { "effective_batch", "effective_batch" },
     { "throughput_per_s", "throughput" }, { "target_accuracy", "target_accuracy" },
-    { "samples_to_target", "samples_to_target" }, { "seconds_to_target_s", "seconds_to_target" }, MEMORY_FIELDS,
+    { "samples_to_target", "samples_to_target" }, { "seconds_to_target_s", "seconds_to_target" },
+    { "last_loss_scale", "loss_scale.last" }, { "skipped_updates", "loss_scale.skipped_updates" },
+    { "padding", "padding.policy" }, { "padding_share", "padding.share" }, { "rows", "padding.rows" }, { "tokens", "padding.tokens" },
+    { "tokens_per_s", "padding.tokens_per_second" }, MEMORY_FIELDS,
 };
 
 static const Field sample_fields[] = { { "seconds_s", "seconds" }, { "load_cores", "load" } };
@@ -112,13 +121,15 @@ static const Field op_fields[] = {
 
 static const Field epoch_fields[] = {
     { "epoch", "epoch" }, { "train_loss", "train_loss" }, { "train_accuracy", "train_accuracy" },
-    { "test_loss", "test_loss" }, { "test_accuracy", "test_accuracy" }, { "samples", "samples" },
+    { "test_loss", "test_loss" }, { "test_accuracy", "test_accuracy" }, { "test_dice", "test_dice" },
+    { "test_image_dice", "test_image_dice" }, { "samples", "samples" },
     { "seconds_s", "seconds" }, { "wait_s", "wait_seconds" },
 };
 
 static const Field curve_fields[] = {
     { "update", "update" }, { "samples", "samples" }, { "loss", "loss" }, { "accuracy", "accuracy" },
-    { "grad_norm", "grad_norm" }, { "lr", "lr" },
+    { "grad_norm", "grad_norm" }, { "lr", "lr" }, { "loss_scale", "loss_scale" },
+    { "skipped", "skipped" },
 };
 
 Status tables_write_csv(const json_t *record, const char *folder)

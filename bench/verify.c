@@ -61,6 +61,15 @@ NetConfig verify_reduced(const NetConfig *like)
     return c;
 }
 
+bool verify_same_kind(const NetConfig *a, const NetConfig *b)
+{
+    NetConfig x = verify_reduced(a), y = verify_reduced(b);
+    char      names[2][CELL_NAME_BYTES];
+    cell_name(&(CellConfig){ x, 1 }, names[0], sizeof names[0]);
+    cell_name(&(CellConfig){ y, 1 }, names[1], sizeof names[1]);
+    return !strcmp(names[0], names[1]) && x.accumulate == y.accumulate && x.classes == y.classes && x.vocab == y.vocab;
+}
+
 static bool is_movable(const Tensor *t) { return dtype_is_float(t->dtype) || t->dtype == DTYPE_I32; }
 
 /* The reference gets what the device has. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POINTS_MIN = 3, CARDS = 5, CARD_ROWS_MAX = CARDS * AMP_COUNT };
+enum { POINTS_MIN = 3, CARDS = 5, CARD_ROWS_MAX = CARDS * AMP_COUNT * GATHER_NETS };
 static const double MIB = 1048576.0, GIB = 1073741824.0;
 static const double cards_gib[CARDS] = { 8, 16, 24, 40, 80 };
 static const double R2_MIN = 0.99, RESIDUAL_MAX = 0.05, RESERVE = 0.20, RESERVE_LOW = 0.10, RESERVE_HIGH = 0.25;
@@ -152,50 +152,56 @@ typedef struct MemoryStudy {
     size_t     row_count;
 } MemoryStudy;
 
-static size_t fit_all(MemoryStudy *s)
+static void fit_all(MemoryStudy *s)
 {
-    size_t fitted = 0;
-    for (size_t i = 0; i < s->curves->count; i++) {
+    for (size_t i = 0; i < s->curves->count; i++)
         s->lines[i] = memory_line_fit(&s->curves->list[i]);
-        fitted += s->lines[i].fitted;
-    }
-    return fitted;
 }
 
-/* The curves of the record; if none has three batches, a few short cells first. */
+static bool net_has_line(const MemoryStudy *s, const char *net)
+{
+    for (size_t i = 0; i < s->curves->count; i++)
+        if (s->lines[i].fitted && !strcmp(s->curves->list[i].axes.net, net))
+            return true;
+    return false;
+}
+
+/* The curves of the record; for a net without one of three batches, a few short cells first. */
 static Status find_lines(Gather *g, MemoryStudy *s)
 {
-    static const int64_t batches[] = { 1, 2, 4, 8 };
+    static const int64_t batches[] = { 1, 2, 4 };
+    bool missing = false;
     TRY(curves_collect(&g->points, &s->curves));
-    if (fit_all(s))
+    fit_all(s);
+    for (int n = 0; n < GATHER_NETS; n++)
+        for (int a = 0; a < AMP_COUNT && !net_has_line(s, gather_nets[n]); a++)
+            for (size_t b = 0; gather_uses(g, (Amp)a) && b < COUNT_OF(batches); b++) {
+                NetConfig net = gather_net(g->context, gather_nets[n]);
+                net.amp = (Amp)a;
+                net.batch = batches[b];
+                TRY(gather_cell(g, &net, 1, FOR_MEMORY, NULL));
+                missing = true;
+            }
+    if (!missing)
         return status_ok();
     free(s->curves);
     s->curves = NULL;
-    for (int a = 0; a < AMP_COUNT; a++)
-        for (size_t b = 0; b < COUNT_OF(batches); b++) {
-            NetConfig net = gather_net(g->context);
-            net.amp = (Amp)a;
-            net.batch = batches[b];
-            TRY(gather_cell(g, &net, 1, FOR_MEMORY, NULL));
-        }
     TRY(curves_collect(&g->points, &s->curves));
     fit_all(s);
     return status_ok();
 }
 
-/* Card rows for the lines of the largest image, as far as a net can have such a batch; after all measuring, since a device
+/* Card rows for the lines of each net's largest size, as far as a net can have such a batch; after all measuring, since a device
  * is opened in this process. */
 static Status fit_cards(const MeasureOptions *measure, MemoryStudy *s)
 {
     Planned planned = { .exec = &measure->exec };
-    int64_t size = 0;
     Status  status = status_ok();
     TRY(backend_open(measure->device, &measure->backend, &planned.backend));
     for (size_t i = 0; i < s->curves->count; i++) {
         const Curve *c = &s->curves->list[i];
-        if (!s->lines[i].fitted || !(s->lines[i].per_sample > 0) || (size && c->axes.size != size))
+        if (!s->lines[i].fitted || !(s->lines[i].per_sample > 0) || !curves_main_size(s->curves, i))
             continue;
-        size = c->axes.size;
         planned.net = c->axes.config;
         for (int k = 0; k < CARDS && s->row_count < CARD_ROWS_MAX; k++) {
             if (memory_line_batch(cards_gib[k] * GIB, s->lines[i].model, s->lines[i].per_sample) > BATCH_MAX)
@@ -219,7 +225,7 @@ static Status add_points_table(json_t *entry, const MemoryStudy *s)
         { "line", "MiB" }, { "line off by", "%" }, { "whole process", "MiB" },
     };
     ClaimTable t;
-    char label[96];
+    char label[LABEL_BYTES];
     claim_table_begin(&t, "Peak memory against batch, planned and by the fitted line", heads, COUNT_OF(heads));
     for (size_t i = 0; i < s->curves->count; i++)
         for (size_t k = 0; k < s->curves->list[i].count; k++) {
@@ -246,7 +252,7 @@ static Status add_lines_table(json_t *entry, const MemoryStudy *s)
         { "note", "" },
     };
     ClaimTable t;
-    char label[96];
+    char label[LABEL_BYTES];
     claim_table_begin(&t, "The fitted lines: memory = model + batch x per sample", heads, COUNT_OF(heads));
     for (size_t i = 0; i < s->curves->count; i++) {
         const Curve *c = &s->curves->list[i];
@@ -274,7 +280,7 @@ static Status add_cards_table(json_t *entry, const MemoryStudy *s)
         { "formula with 20 % in reserve", "" }, { "batch given up by 20 %", "%" },
     };
     ClaimTable t;
-    char label[96];
+    char label[LABEL_BYTES];
     claim_table_begin(&t, "The largest batch by the formula and by the planner, for cards of several sizes", heads, COUNT_OF(heads));
     for (size_t i = 0; i < s->row_count; i++) {
         const CardFit *f = &s->rows[i].fit;
@@ -299,7 +305,7 @@ static Status add_arithmetic_table(json_t *entry, const MemoryStudy *s)
     };
     static const double GB = 1e9;
     ClaimTable t;
-    char label[96];
+    char label[LABEL_BYTES];
     claim_table_begin(&t, "The formula as arithmetic", heads, COUNT_OF(heads));
     claim_table_row(&t);
     claim_table_text(&t, "the article");
@@ -321,23 +327,22 @@ static Status add_arithmetic_table(json_t *entry, const MemoryStudy *s)
     return entry_add_table(entry, &t);
 }
 
-static Status add_line_chart(json_t *entry, const MemoryStudy *s)
+/* One chart for the net that begins at this curve, at its largest size. */
+static Status add_line_chart(json_t *entry, const MemoryStudy *s, size_t first)
 {
     ClaimChart c;
-    char label[96];
-    int64_t size = 0;
-    claim_chart_begin(&c, "peak memory is a line over the batch", "batch", "peak memory of tensors (MiB)", false, false);
-    for (size_t i = 0; i < s->curves->count; i++) {
+    char label[LABEL_BYTES], title[LABEL_BYTES + 64];
+    snprintf(title, sizeof title, "peak memory over the batch, %s", curve_net_label(&s->curves->list[first].axes, label, sizeof label));
+    claim_chart_begin(&c, title, "batch", "peak memory of tensors (MiB)", false, false);
+    for (size_t i = first; i < s->curves->count && (i == first || !curves_net_begins(s->curves, i)); i++) {
         const Curve *curve = &s->curves->list[i];
         const MemoryLine *m = &s->lines[i];
-        if (!m->fitted || (size && curve->axes.size != size))
+        if (!m->fitted || !curves_main_size(s->curves, i))
             continue;
-        size = curve->axes.size;
-        curve_label(&curve->axes, label, sizeof label);
-        claim_chart_series(&c, CHART_POINTS, "%s measured", label);
+        claim_chart_series(&c, CHART_POINTS, "%s measured", curve_precision(&curve->axes));
         for (size_t k = 0; k < curve->count; k++)
             claim_chart_point(&c, (double)curve->points[k].batch, curve->points[k].measured_peak / MIB);
-        claim_chart_series(&c, CHART_LINE, "%s line", label);
+        claim_chart_series(&c, CHART_LINE, "%s line", curve_precision(&curve->axes));
         double last = (double)curve->points[curve->count - 1].batch;
         claim_chart_point(&c, 0, m->model / MIB);
         claim_chart_point(&c, last, (m->model + m->per_sample * last) / MIB);
@@ -350,34 +355,59 @@ static int64_t batch_formula(const CardFit *f) { return f->by_formula; }
 static int64_t batch_fits(const CardFit *f) { return f->largest; }
 static int64_t batch_reserve(const CardFit *f) { return f->with_reserve; }
 
-static Status add_cards_chart(json_t *entry, const MemoryStudy *s)
+/* One chart for the net whose rows begin here; *from moves behind them. */
+static Status add_cards_chart(json_t *entry, const MemoryStudy *s, size_t *from)
 {
     static const struct { const char *name; ChartStyle style; CardBatch *batch; } kinds[] = {
         { "formula", CHART_LINE, batch_formula }, { "fits", CHART_POINTS, batch_fits }, { "20 % in reserve", CHART_POINTS, batch_reserve },
     };
     ClaimChart c;
-    char label[96];
-    claim_chart_begin(&c, "largest batch against card size", "memory of the card (GiB)", "batch", true, true);
-    for (size_t from = 0, to; from < s->row_count; from = to) {
-        const Curve *curve = s->rows[from].curve;
-        for (to = from; to < s->row_count && s->rows[to].curve == curve; to++)
-            ;
+    char label[LABEL_BYTES], title[LABEL_BYTES + 64];
+    const CellPoint *net = &s->rows[*from].curve->axes;
+    snprintf(title, sizeof title, "largest batch against card size, %s", curve_net_label(net, label, sizeof label));
+    claim_chart_begin(&c, title, "memory of the card (GiB)", "batch", true, true);
+    while (*from < s->row_count && !strcmp(s->rows[*from].curve->axes.net, net->net)) {
+        const Curve *curve = s->rows[*from].curve;
+        size_t to = *from;
+        while (to < s->row_count && s->rows[to].curve == curve)
+            to++;
         for (size_t k = 0; k < COUNT_OF(kinds); k++) {
-            claim_chart_series(&c, kinds[k].style, "%s %s", curve_label(&curve->axes, label, sizeof label), kinds[k].name);
-            for (size_t i = from; i < to; i++)
+            claim_chart_series(&c, kinds[k].style, "%s, %s", curve_precision(&curve->axes), kinds[k].name);
+            for (size_t i = *from; i < to; i++)
                 claim_chart_point(&c, s->rows[i].fit.card / GIB, (double)kinds[k].batch(&s->rows[i].fit));
         }
+        *from = to;
     }
     return entry_add_chart(entry, &c);
 }
 
-/* The row the summary speaks of: the article's 24 GiB, first type. */
-static const CardRow *example_row(const MemoryStudy *s)
+static Status add_all_charts(json_t *entry, const MemoryStudy *s)
 {
-    for (size_t i = 0; i < s->row_count; i++)
-        if (s->rows[i].fit.card == 24 * GIB)
-            return &s->rows[i];
-    return NULL;
+    for (size_t i = 0; i < s->curves->count; i++)
+        if (curves_net_begins(s->curves, i))
+            TRY(add_line_chart(entry, s, i));
+    for (size_t from = 0; from < s->row_count;)
+        TRY(add_cards_chart(entry, s, &from));
+    return status_ok();
+}
+
+/* The rows the summary speaks of: the article's 24 GiB, the first precision of each net, "..., 81 by the formula and 80 fit". */
+static const CardRow *example_rows(const MemoryStudy *s, char *text, size_t size)
+{
+    const CardRow *first = NULL, *last = NULL;
+    char label[LABEL_BYTES];
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < s->row_count; i++) {
+        const CardRow *row = &s->rows[i];
+        if (row->fit.card != 24 * GIB || (last && !strcmp(last->curve->axes.net, row->curve->axes.net)) || used >= size)
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%s: %lld by the formula, %lld fit", first ? "; " : "",
+                                 curve_label(&row->curve->axes, label, sizeof label), (long long)row->fit.by_formula, (long long)row->fit.largest);
+        first = first ? first : row;
+        last = row;
+    }
+    return first;
 }
 
 static Status conclude(json_t *entry, const Gather *g, const MemoryStudy *s)
@@ -385,7 +415,7 @@ static Status conclude(json_t *entry, const Gather *g, const MemoryStudy *s)
     CardFit cards[CARD_ROWS_MAX] = { { 0 } };
     double r2 = 1, residual = 0, plan = 0, needed = 0;
     int fitted = 0;
-    char sources[160], label[96];
+    char sources[160], examples[480];
     for (size_t i = 0; i < s->row_count; i++) {
         cards[i] = s->rows[i].fit;
         needed = fmax(needed, cards[i].reserve_needed);
@@ -398,7 +428,7 @@ static Status conclude(json_t *entry, const Gather *g, const MemoryStudy *s)
             plan = fmax(plan, s->lines[i].max_plan_error);
         }
     Verdict verdict = memory_line_judge(s->lines, s->curves->count, cards, s->row_count);
-    const CardRow *row = example_row(s);
+    const CardRow *row = example_rows(s, examples, sizeof examples);
     gather_sources(g, FOR_MEMORY, sources, sizeof sources);
     if (verdict == VERDICT_NOT_RUN)
         return entry_conclude(entry, verdict, TOLERANCE_TEXT, "No curve has three batches with a measured peak (%s).", sources);
@@ -406,12 +436,10 @@ static Status conclude(json_t *entry, const Gather *g, const MemoryStudy *s)
         return entry_conclude(entry, verdict, TOLERANCE_TEXT, "Peak memory over the batch: R2 at least %.5f, at most %.2f %% off "
                               "the line (%s); no line rises with the batch.", r2, 100 * residual, sources);
     return entry_conclude(entry, verdict, TOLERANCE_TEXT,
-        "Peak memory is %s over the batch in %d curve%s: R2 at least %.5f, at most %.2f %% off the line, %.2f %% off the plan (%s). On 24 "
-        "GiB the formula gives %s a batch of %lld, %lld fit; the reserve needed is %.1f %% at most over all cards, not 20 %%, which "
-        "here gives up %.0f %% of the batch.",
+        "Peak memory is %s over the batch in %d curve%s: R2 at least %.5f, at most %.2f %% off the line, %.2f %% off the plan (%s). The "
+        "batch on 24 GiB: %s. The reserve needed is %.1f %% at most over all cards and nets, not 20 %%, which here gives up %.0f %% of the batch.",
         verdict == VERDICT_CONTRADICTED ? "not a line" : "a line", fitted, fitted == 1 ? "" : "s", r2, 100 * residual, 100 * plan,
-        sources, curve_label(&row->curve->axes, label, sizeof label), (long long)row->fit.by_formula, (long long)row->fit.largest,
-        100 * needed, row->fit.largest ? 100 * (1 - (double)row->fit.with_reserve / (double)row->fit.largest) : 0);
+        sources, examples, 100 * needed, row->fit.largest ? 100 * (1 - (double)row->fit.with_reserve / (double)row->fit.largest) : 0);
 }
 
 Status claim_a1_memory_line(const ClaimContext *context, json_t *entry)
@@ -426,8 +454,7 @@ Status claim_a1_memory_line(const ClaimContext *context, json_t *entry)
     TRY_GOTO(status, add_lines_table(entry, &s), out);
     TRY_GOTO(status, add_cards_table(entry, &s), out);
     TRY_GOTO(status, add_arithmetic_table(entry, &s), out);
-    TRY_GOTO(status, add_line_chart(entry, &s), out);
-    TRY_GOTO(status, add_cards_chart(entry, &s), out);
+    TRY_GOTO(status, add_all_charts(entry, &s), out);
     status = conclude(entry, &g, &s);
 out:
     free(s.curves);

@@ -9,16 +9,24 @@
  * other. Of the configuration, batch, size, channels, classes, accumulate and the input's mean and deviation count. */
 Status plain_net_build(const NetConfig *config, Net *out);
 
+/* The nets whose gradients are compared: the plain net and BERT with dropout off have no batch norm, the other two do. */
+typedef enum CheckNet { CHECK_PLAIN, CHECK_BERT, CHECK_RESNET, CHECK_UNET, CHECK_NETS } CheckNet;
+extern const char *const check_net_names[CHECK_NETS]; /* "no batch norm, convolutions", "bert, dropout off", ... */
+
+/* A small configuration of each, with this batch: what the comparison costs a second at most for. */
+NetConfig check_net_config(CheckNet which, int64_t batch);
+
 /* |g_k - g_1| / |g_1| over all parameter gradients: g_1 of one batch of config->batch random samples, g_k of the same
- * samples in k micro-batches, both from the same start. plain: the net above; else the net that the configuration names.
+ * samples in k micro-batches, both from the same start. Text has a different number of targets in each sequence, so that a mean
+ * of the micro-batches' means would show (cases.md D12). plain: the net above; else the net that the configuration names.
  * config->batch must be divisible by k. STATUS_NUMERIC if the gradient is not a number or zero. */
 Status accumulation_distance(Backend *be, const NetConfig *config, bool plain, int64_t k, uint64_t seed, double *distance);
 
-/* What rounding allows in fp32 where a weight's gradient is a sum over batch x size x size products: 4 x 2^-24 x the root
- * of their number (errors of random sign; 4 for the layers in between). */
-double accumulation_bound(int64_t batch, int64_t size);
+/* What rounding allows in fp32. Images: a weight's gradient is a sum over batch x size x size products: 4 x 2^-24 x the root of
+ * their number (errors of random sign; 4 for the layers in between). Text: 1e-5, the layers are deeper. */
+double accumulation_bound(const NetConfig *config);
 
-typedef struct GradientCheck { int64_t k, batch; double plain, with_norm, bound; } GradientCheck; /* NaN = not compared */
+typedef struct GradientCheck { int64_t k, batch; double distance[CHECK_NETS], bound[CHECK_NETS]; } GradientCheck; /* NaN = not compared */
 
 /* One accumulated cell beside the two it is compared with. */
 typedef struct AccumulationPair { CellPoint small, accumulated, large; } AccumulationPair;

@@ -5,8 +5,11 @@
 #include "curves.h"
 #include "entry.h"
 
-/* What one throughput curve says about the rule "32 to 256" for vision nets. */
+/* What one throughput curve says about the rule "32 to 256" for vision nets; of text the batches count twice, as sequences and as
+ * tokens. */
 typedef struct ThumbRule {
+    bool    text;
+    int64_t tokens;         /* in one sequence; 1 for images */
     size_t  points;         /* batches with a throughput */
     double  peak;           /* samples/s */
     int64_t peak_batch;
@@ -18,8 +21,8 @@ typedef struct ThumbRule {
 
 ThumbRule rules_of_thumb_read(const Curve *curve);
 
-/* Over all curves: NOT_RUN if none is decided; CONTRADICTED if no batch from 32 to 256 is within 5 % of the peak; else
- * PARTLY: of the three parts of the claim only that on vision nets can be measured yet. */
+/* Over the curves of images: NOT_RUN if none is decided; CONTRADICTED if no batch from 32 to 256 is within 5 % of the peak; else
+ * PARTLY: of the three parts of the claim throughput can settle the one on vision nets. Text is reported and not judged. */
 Verdict rules_of_thumb_judge(const ThumbRule *rules, size_t count);
 
 #endif

@@ -14,17 +14,18 @@ typedef struct FormulaRow {
     double error;      /* (formula - measured) / measured */
 } FormulaRow;
 
-enum { FORMULA_ROWS_MAX = 64 };
+enum { FORMULA_ROWS_MAX = 192 };
 
 /* Rows of one curve, appended to rows[*count]. */
 void formula_rows(const Curve *curve, FormulaRow rows[FORMULA_ROWS_MAX], size_t *count);
 
-/* Optimiser state by measurement: the peak with momentum less the peak without, over the weights, at the largest batch that
- * both curves have; NaN if there is none. */
+/* What one optimiser keeps more than another, by measurement: the peak with it less the peak with the other, over the weights, at
+ * the largest batch that both curves have; NaN if there is none. */
 double optimizer_state_ratio(const Curve *with, const Curve *without);
 
-/* NOT_RUN without rows; CONTRADICTED if the formula misses more than half of the memory at some curve's largest batch, or
- * gets worse as the batch grows; else PARTLY, since Adam's part of the claim cannot be measured yet. */
-Verdict memory_kinds_judge(const FormulaRow *rows, size_t count);
+/* adam: AdamW's state over the parameters, NaN = not measured. NOT_RUN without rows; CONTRADICTED if the formula misses more than
+ * half of the memory at some curve's largest batch, or gets worse as the batch grows; REPRODUCED if it is within 10 % there and
+ * Adam's state is two to three times the parameters; else PARTLY. */
+Verdict memory_kinds_judge(const FormulaRow *rows, size_t count, double adam);
 
 #endif

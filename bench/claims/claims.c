@@ -70,7 +70,7 @@ const Claim claims[CLAIM_COUNT] = {
                    "micro-batch, so use synchronised batch norm.",
       .source_figures = "learning rate x 4 for k = 4",
       .formulas = { "learning rate = base learning rate x accumulation steps" },
-      .waits_for = "trainings that drop, keep or re-weight the last window, with and without the scaled learning rate" },
+      .run = claim_b5_accumulation_details },
     { .id = "B6", .title = "Choosing the batch automatically",
       .statement = "The batch can be chosen by predicting memory, by growing it during training, by the variance of the gradient, or "
                    "by halving it when memory runs out.",

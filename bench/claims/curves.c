@@ -133,8 +133,12 @@ static Curve *curve_of(Curves *c, const CellPoint *p)
             return &c->list[i];
     if (c->count == CURVES_MAX)
         return NULL;
-    size_t at = c->count++;
-    for (; at > 0 && c->list[at - 1].axes.size < p->size; at--)
+    size_t at = c->count++, end = at; /* behind the last of its net, then up to its size */
+    while (end > 0 && strcmp(c->list[end - 1].axes.net, p->net) != 0)
+        end--;
+    if (end == 0)
+        end = at;
+    for (; at > end || (at > 0 && !strcmp(c->list[at - 1].axes.net, p->net) && c->list[at - 1].axes.size < p->size); at--)
         c->list[at] = c->list[at - 1];
     memset(&c->list[at], 0, sizeof c->list[at]);
     c->list[at].axes = *p;
@@ -168,9 +172,65 @@ Status curves_collect(const CellPoints *p, Curves **out)
     return status_ok();
 }
 
+const Curve *curves_find(const Curves *c, const CellPoint *axes)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (same_curve(&c->list[i].axes, axes))
+            return &c->list[i];
+    return NULL;
+}
+
+bool curves_net_begins(const Curves *c, size_t i) { return i == 0 || strcmp(c->list[i - 1].axes.net, c->list[i].axes.net) != 0; }
+
+bool curves_main_size(const Curves *c, size_t i)
+{
+    size_t first = i;
+    while (!curves_net_begins(c, first))
+        first--;
+    return c->list[i].axes.size == c->list[first].axes.size;
+}
+
+/* "/layers:2/hidden:128" as " (layers 2, hidden 128)". */
+static const char *bracketed(const char *extra, char *text, size_t size)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    for (const char *c = extra; *c && n + 4 < size; c++) {
+        if (*c == '/')
+            n += (size_t)snprintf(text + n, size - n, "%s", n ? ", " : " (");
+        else
+            n += (size_t)snprintf(text + n, size - n, "%c", *c == ':' ? ' ' : *c);
+    }
+    if (n && n + 1 < size)
+        snprintf(text + n, size - n, ")");
+    return text;
+}
+
+const char *curve_precision(const CellPoint *p) { return strcmp(p->amp, "off") ? p->amp : "fp32"; }
+
 const char *curve_label(const CellPoint *p, char *text, size_t size)
 {
-    snprintf(text, size, "%s %" PRId64 " %s %s%s", p->net, p->size, net_is_text(&p->config) ? "tokens" : "px",
-             strcmp(p->amp, "off") ? p->amp : "fp32", p->extra);
+    char extra[128];
+    snprintf(text, size, "%s %" PRId64 " %s %s%s", p->net, p->size, net_is_text(&p->config) ? "tokens" : "px", curve_precision(p),
+             bracketed(p->extra, extra, sizeof extra));
     return text;
+}
+
+const char *curve_net_label(const CellPoint *p, char *text, size_t size)
+{
+    char extra[128];
+    snprintf(text, size, "%s %" PRId64 " %s%s", p->net, p->size, net_is_text(&p->config) ? "tokens" : "px",
+             bracketed(p->extra, extra, sizeof extra));
+    return text;
+}
+
+CellPoint point_of_net(const NetConfig *net, int64_t accum)
+{
+    CellPoint p = { .size = net->size, .classes = net->classes, .batch = net->batch, .accum = accum, .width = net->width,
+                    .momentum = (double)net->optim.momentum, .config = *net };
+    snprintf(p.net, sizeof p.net, "%s", net->net);
+    snprintf(p.amp, sizeof p.amp, "%s", amp_names[net->amp]);
+    snprintf(p.stem, sizeof p.stem, "%s", stem_names[net->stem]);
+    cell_name_extra(net, p.extra, sizeof p.extra);
+    return p;
 }

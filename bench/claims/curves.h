@@ -35,7 +35,7 @@ void   points_free(CellPoints *p);
 /* The cell of these axes, or NULL. */
 const CellPoint *points_find(const CellPoints *p, const CellPoint *axes);
 
-enum { CURVE_POINTS_MAX = 24, CURVES_MAX = 16 };
+enum { CURVE_POINTS_MAX = 24, CURVES_MAX = 32 };
 
 /* All cells that differ in batch alone, in order of batch: the ok ones, and how many others there are. */
 typedef struct Curve {
@@ -46,11 +46,26 @@ typedef struct Curve {
 } Curve;
 typedef struct Curves { Curve list[CURVES_MAX]; size_t count; } Curves;
 
-/* Curves without accumulation, largest image first, then as recorded; more than fit are left out. The caller frees *out
- * with free(). STATUS_OOM. */
+/* Curves without accumulation, net by net as recorded, of a net the largest size first, then as recorded; more than fit are left
+ * out. The caller frees *out with free(). STATUS_OOM. */
 Status curves_collect(const CellPoints *p, Curves **out);
 
-/* "resnet50 224 px fp32", with the width where it is not 1. */
+/* The curve of these axes, whatever its batches, or NULL. */
+const Curve *curves_find(const Curves *c, const CellPoint *axes);
+
+/* Whether this is the first curve of its net among those before it; and whether it has the size of that first one. */
+bool curves_net_begins(const Curves *c, size_t i);
+bool curves_main_size(const Curves *c, size_t i);
+
+enum { LABEL_BYTES = 160 };
+
+/* "resnet50 224 px fp32", "bert 64 tokens bf16 (layers 2, hidden 128)": what is not the net's standard stands in brackets. The
+ * second without the precision, for titles; the third the precision alone. */
 const char *curve_label(const CellPoint *p, char *text, size_t size);
+const char *curve_net_label(const CellPoint *p, char *text, size_t size);
+const char *curve_precision(const CellPoint *p);
+
+/* The same of a configuration. */
+CellPoint point_of_net(const NetConfig *net, int64_t accum);
 
 #endif

@@ -8,16 +8,41 @@
 
 bool gather_is(const ClaimContext *context, const char *preset) { return !strcmp(context->preset, preset); }
 
-NetConfig gather_net(const ClaimContext *context)
+const char *const gather_nets[GATHER_NETS] = { "resnet50", "unet", "bert" };
+
+NetConfig gather_small_net(const char *name)
 {
-    NetConfig net = net_config_default(NULL);
+    NetConfig net = net_config_default(name);
     net.batch = 1;
-    if (gather_is(context, "smoke")) {
-        net.size = 64;
-        net.width = 0.25;
-        net.classes = 100;
+    net.size = 64;
+    if (net_is_text(&net)) {
+        net.layers = 2;
+        net.hidden = 128;
+        net.heads = 2;
+        net.vocab = 1000;
+        return net;
     }
+    net.width = 0.25;
+    if (net_loss(&net) == LOSS_CLASSES)
+        net.classes = 100;
     return net;
+}
+
+NetConfig gather_net(const ClaimContext *context, const char *name)
+{
+    if (gather_is(context, "smoke"))
+        return gather_small_net(name);
+    NetConfig net = net_config_default(name);
+    net.batch = 1;
+    return net;
+}
+
+bool gather_uses(const Gather *g, Amp amp)
+{
+    bool used = amp == AMP_OFF || amp == AMP_BF16;
+    for (size_t i = 0; i < g->points.count && !used; i++)
+        used = !strcmp(g->points.list[i].amp, amp_names[amp]);
+    return used;
 }
 
 /* Cells of a preset run at the net's default; a sweep over axes given by hand has the option's. */
@@ -45,9 +70,8 @@ Status gather_begin(Gather *g, const ClaimContext *context)
 void gather_end(Gather *g)
 {
     points_free(&g->points);
-    for (int a = 0; a < AMP_COUNT; a++)
-        for (int k = 0; k < 2; k++)
-            json_decref(g->verified[a][k]);
+    for (int i = 0; i < g->verified_count; i++)
+        json_decref(g->verified[i].result);
 }
 
 /* ---- measuring ---- */
@@ -71,13 +95,10 @@ static json_t *verified_in_record(const Gather *g, const CellConfig *cell)
 {
     const json_t *root = g->context->record ? record_root(g->context->record) : NULL, *cells = json_object_get(root, "cells");
     for (size_t i = 0; i < json_array_size(cells); i++) {
-        const json_t *other = json_array_get(cells, i), *axes = json_object_get(other, "axes");
-        const char *net = json_string_value(json_object_get(axes, "net")), *amp = json_string_value(json_object_get(axes, "amp"));
-        const char *stem = json_string_value(json_object_get(axes, "stem"));
-        bool accumulates = json_integer_value(json_object_get(axes, "accum")) > 1;
-        if (net && amp && stem && !strcmp(net, cell->net.net) && !strcmp(amp, amp_names[cell->net.amp])
-            && !strcmp(stem, stem_names[cell->net.stem]) && accumulates == (cell->accum > 1)
-            && json_is_object(json_object_get(other, "verified")))
+        const json_t *other = json_array_get(cells, i);
+        CellConfig    config;
+        if (json_is_object(json_object_get(other, "verified")) && cell_from_record(json_object_get(other, "axes"), &config)
+            && verify_same_kind(&config.net, &cell->net))
             return json_object_get(other, "verified");
     }
     return NULL;
@@ -85,14 +106,20 @@ static json_t *verified_in_record(const Gather *g, const CellConfig *cell)
 
 static Status verify(Gather *g, const CellConfig *cell, MeasureOptions *options)
 {
-    json_t **known = &g->verified[cell->net.amp][cell->accum > 1];
-    if (!*known)
-        *known = json_incref(verified_in_record(g, cell));
-    if (!*known) {
+    for (int i = 0; i < g->verified_count; i++)
+        if (verify_same_kind(&g->verified[i].like, &cell->net)) {
+            options->verified = g->verified[i].result;
+            return status_ok();
+        }
+    json_t *known = json_incref(verified_in_record(g, cell));
+    if (!known) {
         GatherTask task = { cell, options };
-        TRY(isolate_run(verify_task, &task, known));
+        TRY(isolate_run(verify_task, &task, &known));
     }
-    options->verified = *known;
+    int slot = g->verified_count < GATHER_VERIFIED_MAX ? g->verified_count++ : GATHER_VERIFIED_MAX - 1;
+    json_decref(g->verified[slot].result);
+    g->verified[slot] = (GatherVerified){ cell->net, known };
+    options->verified = known;
     return status_ok();
 }
 
@@ -110,22 +137,11 @@ static Status measure(Gather *g, const CellConfig *cell, Purpose purpose, json_t
     return isolate_run(measure_task, &task, entry);
 }
 
-static CellPoint axes_of(const CellConfig *cell)
-{
-    CellPoint p = { .size = cell->net.size, .classes = cell->net.classes, .batch = cell->net.batch, .accum = cell->accum,
-                    .width = cell->net.width, .momentum = (double)cell->net.optim.momentum, .config = cell->net };
-    snprintf(p.net, sizeof p.net, "%s", cell->net.net);
-    snprintf(p.amp, sizeof p.amp, "%s", amp_names[cell->net.amp]);
-    snprintf(p.stem, sizeof p.stem, "%s", stem_names[cell->net.stem]);
-    cell_name_extra(&cell->net, p.extra, sizeof p.extra);
-    return p;
-}
-
 Status gather_cell(Gather *g, const NetConfig *net, int64_t accum, Purpose purpose, CellPoint *out)
 {
     CellConfig cell = { *net, accum };
     cell.net.accumulate = accum > 1;
-    CellPoint axes = axes_of(&cell);
+    CellPoint axes = point_of_net(&cell.net, accum);
     const CellPoint *point = points_find(&g->points, &axes);
     if (!point) {
         char name[CELL_NAME_BYTES];

@@ -5,11 +5,17 @@
 #include "claims.h"
 #include "curves.h"
 
+enum { GATHER_NETS = 3, GATHER_VERIFIED_MAX = 24 };
+extern const char *const gather_nets[GATHER_NETS]; /* in the order of the report: "resnet50", "unet", "bert" */
+
+typedef struct GatherVerified { NetConfig like; json_t *result; } GatherVerified;
+
 typedef struct Gather {
     const ClaimContext *context;
     CellPoints points;
     int        from_record, measured;   /* cells with a result */
-    json_t    *verified[AMP_COUNT][2];  /* by type and accumulation; owned */
+    GatherVerified verified[GATHER_VERIFIED_MAX]; /* by kind of net; results owned */
+    int        verified_count;
 } Gather;
 
 /* What a claim needs a cell for. Memory takes three steps; time is sampled as in the sweep, after verification. */
@@ -23,8 +29,15 @@ void   gather_end(Gather *g);
  * interrupt or lack of memory for the point is an error. out may be NULL. */
 Status gather_cell(Gather *g, const NetConfig *net, int64_t accum, Purpose purpose, CellPoint *out);
 
-/* The preset's net: smoke a quarter of the width at 64 pixels, else the standard net at 224. fp32, batch 1. */
-NetConfig gather_net(const ClaimContext *context);
+/* A net as the sweep of the preset has it, so that its cells are found: in smoke the small form, else the standard one. fp32,
+ * batch 1. */
+NetConfig gather_net(const ClaimContext *context, const char *net);
+
+/* The same net small enough to be run at any batch in seconds on a CPU; what smoke sweeps. */
+NetConfig gather_small_net(const char *net);
+
+/* Whether a claim looks at this precision: fp32 and bf16 always, fp16 where the sweep has it. */
+bool gather_uses(const Gather *g, Amp amp);
 
 /* Is this the preset of the run? */
 bool gather_is(const ClaimContext *context, const char *preset);

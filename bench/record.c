@@ -128,6 +128,9 @@ static Status wrong(const char *path, const char *format, ...)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
+    for (char *c = what; *c; c++) /* texts of the record are quoted in it, and a Status is one line */
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
     return status_error(STATUS_INPUT, "%s: %s", path, what);
 }
 
@@ -231,6 +234,20 @@ static Status parse(const char *path, FILE *from, json_t **root)
     return wrong(path, "%s at line %d, column %d: %s", cut ? "cut short" : "not JSON, or cut short", at.line, at.column, at.text);
 }
 
+Status record_read(FILE *from, const char *path, json_t **root)
+{
+    *root = NULL;
+    errno = 0;
+    Status s = parse(path, from, root);
+    if (s.code == STATUS_OK)
+        s = check_record(path, *root);
+    if (s.code != STATUS_OK) {
+        json_decref(*root);
+        *root = NULL;
+    }
+    return s;
+}
+
 static Status load_file(const char *path, json_t **root)
 {
     *root = NULL;
@@ -241,15 +258,8 @@ static Status load_file(const char *path, json_t **root)
             return wrong(path, "there is no such record");
         return whole_file_error("read", path, error);
     }
-    errno = 0;
-    Status s = parse(path, from, root);
+    Status s = record_read(from, path, root);
     fclose(from);
-    if (s.code == STATUS_OK)
-        s = check_record(path, *root);
-    if (s.code != STATUS_OK) {
-        json_decref(*root);
-        *root = NULL;
-    }
     return s;
 }
 

@@ -25,6 +25,9 @@ Status record_open(const char *dir, Record **out);
  * *root (json_decref). */
 Status record_load(const char *path, json_t **root);
 
+/* The same from an open stream, to its end; `path` is its name in messages. */
+Status record_read(FILE *from, const char *path, json_t **root);
+
 void record_close(Record *r); /* NULL is fine; writes nothing */
 
 const char   *record_dir(const Record *r);

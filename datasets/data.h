@@ -1,8 +1,9 @@
 /* data.h - samples from real files and from generators, and the loader that turns them into batches.
  *
  * A Dataset knows how to produce sample i of a split as 8-bit RGB pixels and the truth about them: one label
- * (classification) or a class for every pixel (segmentation). It holds no position and is safe to read from many threads. A Loader owns threads, the order of an epoch, augmentation and a bounded queue of
- * finished batches. Depends on kernels/base.h alone. */
+ * (classification) or a class for every pixel (segmentation). It holds no position and is safe to read from many
+ * threads. A Loader owns threads, the order of an epoch, augmentation and a bounded queue of finished batches. Depends
+ * on kernels/base.h alone. */
 #ifndef BATCHMARK_DATASETS_DATA_H
 #define BATCHMARK_DATASETS_DATA_H
 

@@ -121,7 +121,8 @@ void canvas_paint(const Canvas *canvas, const Look *look, uint8_t *pixels, uint8
         }
         if (p % 4 == 0)
             grain = rng_block(look->seed, look->grain_stream, look->grain_counter + (uint64_t)p / 4);
-        int32_t x = (int32_t)((2 * (p % size) + 1) * UNIT / (2 * size)), y = (int32_t)((2 * (p / size) + 1) * UNIT / (2 * size));
+        int32_t x = (int32_t)((2 * (p % size) + 1) * UNIT / (2 * size)); /* the pixel's centre */
+        int32_t y = (int32_t)((2 * (p / size) + 1) * UNIT / (2 * size));
         int32_t noise = noise_at(&look->noise, look->amplitude, x, y) + grain_of(grain.word[p % 4], look->grain);
         for (int c = 0; c < 3; c++)
             pixels[3 * p + c] = clamp_byte(look->ground[c] + noise + look->contrast[c] * covered / 4);

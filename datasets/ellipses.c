@@ -2,7 +2,7 @@
  *
  * Two to six ellipses lie in different cells of a 3 x 3 grid, every second one filled, the others rings of the same
  * colours. Only the filled ones are the target, so a pixel's own brightness does not decide: the picture around it does.
- * The contrast may be bright or dark. Floors at 128 pixels, Dice over all pixels of 200 pictures: everything foreground
+ * The contrast may be bright or dark. Floors at 128 pixels, Dice over all pixels of 1000 pictures: everything foreground
  * 0.12, best threshold on the grey value 0.21.
  *
  * A sample is a pure function of (seed, split, index) and size, by integers alone; the splits draw from different random
@@ -27,7 +27,7 @@ typedef struct Ellipse {
 static Ellipse draw_ellipse(Draws *d, int32_t cell, bool filled)
 {
     Ellipse e;
-    e.a = draw(d, UNIT * 90 / 1000, UNIT * 155 / 1000);
+    e.a = draw(d, UNIT * 80 / 1000, UNIT * 150 / 1000);
     e.b = draw(d, e.a * 6 / 10, e.a);
     int32_t side = UNIT / CELLS, turn = draw(d, 0, 1023);
     e.x = cell % CELLS * side + draw(d, e.a, side - e.a);
@@ -65,14 +65,14 @@ static void cover_scene(Canvas *canvas, Draws *d)
     for (int32_t i = 0; i < count; i++) {
         int32_t j = draw(d, i, CELLS * CELLS - 1), here = cell[j];
         cell[j] = cell[i];
-        Ellipse e = draw_ellipse(d, here, i % 2 == 0);
+        Ellipse e = draw_ellipse(d, here, i % 2 == 1);
         cover_ellipse(canvas, &e);
     }
 }
 
 static void draw_look(Look *look, Draws *d)
 {
-    int32_t sign = draw(d, 0, 1) ? 1 : -1, grey = draw(d, 108, 148), strong = sign * draw(d, 24, 44);
+    int32_t sign = draw(d, 0, 1) ? 1 : -1, grey = draw(d, 108, 148), strong = sign * draw(d, 36, 58);
     look->amplitude = draw(d, 20, 40);
     look->grain = draw(d, 15, 30);
     for (int c = 0; c < 3; c++) {

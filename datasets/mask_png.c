@@ -53,11 +53,11 @@ static Status check_header(const MaskReader *reader, Image *out)
     int64_t height = png_get_image_height(reader->png, reader->info);
     int kind = png_get_color_type(reader->png, reader->info), depth = png_get_bit_depth(reader->png, reader->info);
     if ((kind != PNG_COLOR_TYPE_GRAY && kind != PNG_COLOR_TYPE_PALETTE) || depth > 8)
-        return status_error(STATUS_INPUT, "PNG header: colour type %d, %d bits; a mask holds class indices: grey or palette, up to 8 bits",
-                            kind, depth);
+        return status_error(STATUS_INPUT, "PNG header: colour type %d, %d bits; expected class indices: grey or palette, "
+                            "up to 8 bits", kind, depth);
     if (width > IMAGE_MAX_PIXELS / height)
-        return status_error(STATUS_INPUT, "PNG header: width x height %" PRId64 " x %" PRId64 ", expected up to %" PRId64 " pixels",
-                            width, height, IMAGE_MAX_PIXELS);
+        return status_error(STATUS_INPUT, "PNG header: width x height %" PRId64 " x %" PRId64 ", expected up to %" PRId64
+                            " pixels", width, height, IMAGE_MAX_PIXELS);
     out->pixels = malloc((size_t)(width * height));
     if (!out->pixels)
         return status_error(STATUS_OOM, "no memory for a mask of %" PRId64 " x %" PRId64, width, height);

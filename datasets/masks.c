@@ -174,18 +174,24 @@ static Status settle_code(Masks *set)
     return status_ok();
 }
 
+static Status refuse_value(const Masks *set, const char *path, int value, int64_t row, int64_t column)
+{
+    const char *shown = dataset_shown_path(path);
+    if (set->black_white)
+        return status_error(STATUS_INPUT, "%s: value %d at row %" PRId64 ", column %" PRId64
+                            ", but the folder's first masks hold only 0 and 255", shown, value, row, column);
+    return status_error(STATUS_INPUT, "%s: class %d at row %" PRId64 ", column %" PRId64 ", expected 0..%" PRId64
+                        " or %d (ignore)", shown, value, row, column, set->classes - 1, MASK_IGNORE);
+}
+
 /* Values to classes, in place. */
 static Status translate(const Masks *set, const char *path, Image *mask)
 {
     for (int64_t i = 0; i < mask->height * mask->width; i++) {
-        int16_t class = set->class_of[mask->pixels[i]];
-        if (class == NO_CLASS && set->black_white)
-            return status_error(STATUS_INPUT, "%s: value %d at row %" PRId64 ", column %" PRId64 ", but the folder's first masks hold only 0 and 255",
-                                dataset_shown_path(path), mask->pixels[i], i / mask->width, i % mask->width);
-        if (class == NO_CLASS)
-            return status_error(STATUS_INPUT, "%s: class %d at row %" PRId64 ", column %" PRId64 ", expected 0..%" PRId64 " or %d (ignore)",
-                                dataset_shown_path(path), mask->pixels[i], i / mask->width, i % mask->width, set->classes - 1, MASK_IGNORE);
-        mask->pixels[i] = (uint8_t)class;
+        int value = mask->pixels[i];
+        if (set->class_of[value] == NO_CLASS)
+            return refuse_value(set, path, value, i / mask->width, i % mask->width);
+        mask->pixels[i] = (uint8_t)set->class_of[value];
     }
     return status_ok();
 }
@@ -244,9 +250,11 @@ static Status read_pair(const Masks *set, const char *image_path, const char *ma
     TRY_GOTO(status, image_decode(image_path, IMAGE_WHOLE, &image), done);
     TRY_GOTO(status, image_decode_mask(mask_file, &mask), done);
     if (image.width != mask.width || image.height != mask.height)
-        TRY_GOTO(status, status_error(STATUS_INPUT, "%s: %" PRId64 " x %" PRId64 " pixels, but its image has %" PRId64 " x %" PRId64,
-                                      dataset_shown_path(mask_file), mask.width, mask.height, image.width, image.height), done);
-    TRY_GOTO(status, translate(set, mask_file, &mask), done);
+        status = status_error(STATUS_INPUT, "%s: %" PRId64 " x %" PRId64 " pixels, but its image has %" PRId64 " x %" PRId64,
+                              dataset_shown_path(mask_file), mask.width, mask.height, image.width, image.height);
+    else
+        status = translate(set, mask_file, &mask);
+    TRY_GOTO(status, status, done);
     image_resize_mask(mask.pixels, mask.height, mask.width, size, out);
     status = image_resize_square(image.pixels, image.height, image.width, 3, size, pixels);
 done:

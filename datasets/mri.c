@@ -24,8 +24,8 @@ static const char usual_dir[] = "/usr/share/mricron/templates";
 static const char head_file[] = "ch2.nii.gz", brain_file[] = "ch2bet.nii.gz";
 
 typedef struct Mri {
-    int64_t  width, height;        /* of a slice: the volume's x and z */
-    uint8_t *head, *brain;         /* (y, height, width) grey values; 1 = brain */
+    int64_t  width, height; /* of a slice: the volume's x and z */
+    uint8_t *head, *brain;  /* (y, height, width) grey values; 1 = brain */
 } Mri;
 
 static Status read_volume(const char *dir, const char *name, Volume *out)
@@ -42,8 +42,9 @@ static Status check_dims(const char *dir, const Volume *head, const Volume *brai
 {
     const int64_t *a = head->dim, *b = brain->dim;
     if (memcmp(a, b, sizeof head->dim) != 0)
-        return status_error(STATUS_INPUT, "%s: %s is %" PRId64 " x %" PRId64 " x %" PRId64 " but %s is %" PRId64 " x %" PRId64 " x %" PRId64,
-                            dataset_shown_path(dir), head_file, a[0], a[1], a[2], brain_file, b[0], b[1], b[2]);
+        return status_error(STATUS_INPUT, "%s: %s is %" PRId64 " x %" PRId64 " x %" PRId64 " but %s is %" PRId64
+                            " x %" PRId64 " x %" PRId64, dataset_shown_path(dir), head_file, a[0], a[1], a[2], brain_file,
+                            b[0], b[1], b[2]);
     if (a[1] <= TEST_START)
         return status_error(STATUS_INPUT, "%s/%s: dim[2] is %" PRId64 ": no slices at y >= %d for the test split", dataset_shown_path(dir),
                             head_file, a[1], TEST_START);
@@ -109,7 +110,8 @@ static Status mri_open(const DatasetConfig *config, void **out, int64_t count[SP
     if (status.code == STATUS_OK)
         status = read_volume(dir, brain_file, &brain);
     if (status.code == STATUS_INPUT && !config->dir && access(usual_dir, F_OK) != 0)
-        status = status_error(STATUS_INPUT, "mri: %s is missing: apt install mricron-data, or name its folder with --data-dir", usual_dir);
+        status = status_error(STATUS_INPUT, "mri: %s is missing: apt install mricron-data, or name its folder with --data-dir",
+                              usual_dir);
     if (status.code == STATUS_OK)
         status = check_dims(dir, &head, &brain);
     if (status.code == STATUS_OK)

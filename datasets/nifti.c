@@ -23,9 +23,11 @@ typedef struct Header {
 } Header;
 
 /* The codes of nifti1.h that hold one real number. */
-enum { DT_UINT8 = 2, DT_INT16 = 4, DT_INT32 = 8, DT_FLOAT32 = 16, DT_FLOAT64 = 64, DT_INT8 = 256, DT_UINT16 = 512, DT_UINT32 = 768 };
+enum { DT_UINT8 = 2, DT_INT16 = 4, DT_INT32 = 8, DT_FLOAT32 = 16, DT_FLOAT64 = 64 };
+enum { DT_INT8 = 256, DT_UINT16 = 512, DT_UINT32 = 768 };
 static const struct { int code; size_t bytes; } datatypes[] = {
-    { DT_UINT8, 1 }, { DT_INT8, 1 }, { DT_INT16, 2 }, { DT_UINT16, 2 }, { DT_INT32, 4 }, { DT_UINT32, 4 }, { DT_FLOAT32, 4 }, { DT_FLOAT64, 8 },
+    { DT_UINT8, 1 }, { DT_INT8, 1 },   { DT_INT16, 2 },   { DT_UINT16, 2 },
+    { DT_INT32, 4 }, { DT_UINT32, 4 }, { DT_FLOAT32, 4 }, { DT_FLOAT64, 8 },
 };
 
 /* ---- numbers of either byte order ---- */
@@ -117,8 +119,8 @@ static Status read_datatype(const char *name, const uint8_t *data, Header *h)
         if (datatypes[i].code == h->datatype)
             h->voxel_bytes = datatypes[i].bytes;
     if (h->voxel_bytes == 0)
-        return status_error(STATUS_INPUT, "%s: datatype %d is not one of 2, 4, 8, 16, 64, 256, 512, 768 (8 to 32 bits, float, double)",
-                            name, h->datatype);
+        return status_error(STATUS_INPUT, "%s: datatype %d is not one of 2, 4, 8, 16, 64, 256, 512, 768 (real numbers)", name,
+                            h->datatype);
     if (bits != (int)(8 * h->voxel_bytes))
         return status_error(STATUS_INPUT, "%s: bitpix is %d, but datatype %d has %zu bits", name, bits, h->datatype, 8 * h->voxel_bytes);
     return status_ok();
@@ -134,9 +136,9 @@ static Status read_extent(const char *name, const Bytes *file, Header *h)
     h->offset = (size_t)offset;
     uint64_t need = (uint64_t)h->voxels * h->voxel_bytes, have = file->size - h->offset;
     if (have != need)
-        return status_error(STATUS_INPUT, "%s: dim %" PRId64 " x %" PRId64 " x %" PRId64 " needs %" PRIu64 " bytes of voxels, but %" PRIu64
-                            " follow vox_offset %zu%s", name, h->dim[0], h->dim[1], h->dim[2], need, have, h->offset,
-                            have < need ? ": the file is cut short" : "");
+        return status_error(STATUS_INPUT, "%s: dim %" PRId64 " x %" PRId64 " x %" PRId64 " needs %" PRIu64
+                            " bytes of voxels, but %" PRIu64 " follow vox_offset %zu%s", name, h->dim[0], h->dim[1],
+                            h->dim[2], need, have, h->offset, have < need ? ": the file is cut short" : "");
     return status_ok();
 }
 

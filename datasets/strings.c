@@ -4,6 +4,7 @@
  * full. Numbers follow the order of adding, so they do not depend on the hash. */
 #include "wordpiece.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ Status grow_array(void **array, int64_t count, int64_t *capacity, size_t item_by
     int64_t wanted = *capacity ? 2 * *capacity : 1024;
     void *grown = realloc(*array, (size_t)wanted * item_bytes);
     if (!grown)
-        return status_error(STATUS_OOM, "text: no memory for %lld items of %zu bytes", (long long)wanted, item_bytes);
+        return status_error(STATUS_OOM, "text: no memory for %" PRId64 " items of %zu bytes", wanted, item_bytes);
     *array = grown;
     *capacity = wanted;
     return status_ok();
@@ -40,14 +41,15 @@ static Status rehash(Strings *s)
     int64_t slots = s->slots ? 2 * s->slots : 4096;
     int32_t *slot = malloc((size_t)slots * sizeof *slot);
     if (!slot)
-        return status_error(STATUS_OOM, "text: no memory for a table of %lld strings", (long long)slots);
+        return status_error(STATUS_OOM, "text: no memory for a table of %" PRId64 " strings", slots);
     free(s->slot);
     s->slot = slot;
     s->slots = slots;
     memset(slot, 0xFF, (size_t)slots * sizeof *slot);
     for (int64_t i = 0; i < s->count; i++) {
         size_t length = strings_length(s, i);
-        slot[find_slot(s, strings_get(s, i), length, strings_hash(STRINGS_HASH, strings_get(s, i), length))] = (int32_t)i;
+        uint64_t hash = strings_hash(STRINGS_HASH, strings_get(s, i), length);
+        slot[find_slot(s, strings_get(s, i), length, hash)] = (int32_t)i;
     }
     return status_ok();
 }

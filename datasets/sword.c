@@ -7,6 +7,7 @@
 #include "source.h"
 #include "text_source.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -36,7 +37,7 @@ typedef struct Tag {
 
 static Status osis_error(const Osis *o, const char *what)
 {
-    return status_error(STATUS_INPUT, "%s: block %lld, byte %zu: %s", o->file, (long long)o->block, o->at, what);
+    return status_error(STATUS_INPUT, "%s: block %" PRId64 ", byte %zu: %s", o->file, o->block, o->at, what);
 }
 
 /* The position of '>' of the tag at `at`, past quoted values; length where there is none. */
@@ -113,6 +114,32 @@ static Status take_tag(Osis *o)
     return documents_add(o->out, " ", 1);
 }
 
+/* The value of a digit in base 10 or 16, -1 of anything else. */
+static int digit_of(char c, bool hex)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 32; /* lower case */
+    return hex && c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* "&#65;" or "&#x41;" at p: its code point, and in *used its length; 0 where it is neither. */
+static uint32_t read_reference(const char *p, size_t left, size_t *used)
+{
+    bool hex = left > 2 && p[2] == 'x';
+    size_t at = hex ? 3 : 2;
+    uint32_t value = 0;
+    if (left < 4 || p[1] != '#' || digit_of(p[at], hex) < 0)
+        return 0;
+    for (int digit; at < left && value < 0x110000 && (digit = digit_of(p[at], hex)) >= 0; at++)
+        value = value * (hex ? 16 : 10) + (uint32_t)digit;
+    bool surrogate = value >= 0xD800 && value < 0xE000;
+    if (at == left || p[at] != ';' || value == 0 || value >= 0x110000 || surrogate)
+        return 0;
+    *used = at + 1;
+    return value;
+}
+
 /* &amp; and its four kin, and numbers; anything else stands for itself. */
 static Status take_entity(Osis *o)
 {
@@ -120,7 +147,7 @@ static Status take_entity(Osis *o)
         { "&amp;", '&' }, { "&lt;", '<' }, { "&gt;", '>' }, { "&quot;", '"' }, { "&apos;", '\'' },
     };
     const char *p = o->text + o->at;
-    size_t left = o->length - o->at;
+    size_t left = o->length - o->at, used = 1;
     for (size_t i = 0; i < COUNT_OF(named); i++) {
         size_t n = strlen(named[i].name);
         if (left >= n && memcmp(p, named[i].name, n) == 0) {
@@ -128,20 +155,10 @@ static Status take_entity(Osis *o)
             return documents_add(o->out, &named[i].c, 1);
         }
     }
-    size_t at = 2;
-    bool hex = left > 3 && p[1] == '#' && p[2] == 'x';
-    at += hex;
-    uint32_t value = 0, digits = 0;
-    for (; left > 3 && p[1] == '#' && at < left && digits < 8; at++, digits++) {
-        int digit = p[at] >= '0' && p[at] <= '9' ? p[at] - '0' : hex && (p[at] | 32) >= 'a' && (p[at] | 32) <= 'f' ? (p[at] | 32) - 'a' + 10 : -1;
-        if (digit < 0)
-            break;
-        value = value * (hex ? 16 : 10) + (uint32_t)digit;
-    }
-    bool good = digits > 0 && at < left && p[at] == ';' && value > 0 && value < 0x110000 && value >> 11 != 0x1B;
-    char utf8[4] = "&";
-    size_t bytes = good ? utf8_encode(value, utf8) : 1;
-    o->at += good ? at + 1 : 1;
+    uint32_t c = read_reference(p, left, &used);
+    char utf8[4];
+    size_t bytes = utf8_encode(c ? c : '&', utf8);
+    o->at += used;
     return documents_add(o->out, utf8, bytes);
 }
 
@@ -187,18 +204,19 @@ static uint32_t little_endian(const char *bytes)
     return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-static Status unpack(const FileBytes *data, int64_t block, uint32_t offset, uint32_t packed, uint32_t unpacked, char *text)
+static Status unpack(const FileBytes *data, int64_t block, uint32_t offset, uint32_t packed, uint32_t unpacked,
+                     char *text)
 {
     uLongf got = unpacked;
     int result = uncompress((Bytef *)text, &got, (const Bytef *)data->bytes + offset, packed);
     if (result == Z_MEM_ERROR)
         return status_error(STATUS_OOM, "%s: no memory to unpack", dataset_shown_path(data->path));
     if (result != Z_OK)
-        return status_error(STATUS_INPUT, "%s: block %lld: zlib data: %s", dataset_shown_path(data->path),
-                            (long long)block, zError(result));
+        return status_error(STATUS_INPUT, "%s: block %" PRId64 ": zlib data: %s", dataset_shown_path(data->path),
+                            block, zError(result));
     if (got != unpacked)
-        return status_error(STATUS_INPUT, "%s: block %lld unpacks to %lu bytes, the index says %u",
-                            dataset_shown_path(data->path), (long long)block, (unsigned long)got, unpacked);
+        return status_error(STATUS_INPUT, "%s: block %" PRId64 " unpacks to %lu bytes, the index says %u",
+                            dataset_shown_path(data->path), block, (unsigned long)got, unpacked);
     return status_ok();
 }
 
@@ -207,10 +225,10 @@ static Status check_record(const FileBytes *index, const FileBytes *data, int64_
 {
     const char *shown = dataset_shown_path(index->path);
     if ((uint64_t)offset + packed > data->length)
-        return status_error(STATUS_INPUT, "%s: block %lld ends at byte %llu, the data file at %zu", shown,
-                            (long long)block, (unsigned long long)offset + packed, data->length);
+        return status_error(STATUS_INPUT, "%s: block %" PRId64 " ends at byte %" PRIu64 ", the data file at %zu", shown,
+                            block, (uint64_t)offset + packed, data->length);
     if (unpacked > BLOCK_MOST || unpacked > (uint64_t)packed * RATIO_MOST)
-        return status_error(STATUS_INPUT, "%s: block %lld claims to unpack %u bytes to %u", shown, (long long)block,
+        return status_error(STATUS_INPUT, "%s: block %" PRId64 " claims to unpack %u bytes to %u", shown, block,
                             packed, unpacked);
     return status_ok();
 }
@@ -225,7 +243,8 @@ Status sword_read(const FileBytes *index, const FileBytes *data, Documents *out)
     uint64_t total = 0;
     for (int64_t block = 0; block < (int64_t)(index->length / RECORD_BYTES); block++) {
         const char *record = index->bytes + RECORD_BYTES * block;
-        uint32_t offset = little_endian(record), packed = little_endian(record + 4), unpacked = little_endian(record + 8);
+        uint32_t offset = little_endian(record), packed = little_endian(record + 4);
+        uint32_t unpacked = little_endian(record + 8);
         if (packed == 0 && unpacked == 0)
             continue; /* a book that the module lacks */
         TRY(check_record(index, data, block, offset, packed, unpacked));

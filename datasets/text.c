@@ -9,6 +9,7 @@
 #include "source.h"
 #include "text_source.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,13 +64,14 @@ static Status check_config(const TextConfig *config, const Kind **out)
     if (!kind)
         return status_error(STATUS_USAGE, "text set '%.100s' is unknown; there are: %s", name, text_names());
     if (config->seq < TEXT_SEQ_MIN || config->seq > TEXT_SEQ_MAX)
-        return status_error(STATUS_USAGE, "%s: sequence length %lld is outside %d..%d", name, (long long)config->seq,
+        return status_error(STATUS_USAGE, "%s: sequence length %" PRId64 " is outside %d..%d", name, config->seq,
                             TEXT_SEQ_MIN, TEXT_SEQ_MAX);
     if (config->vocab_size != 0 && (config->vocab_size < VOCAB_SIZE_MIN || config->vocab_size > VOCAB_SIZE_MAX))
-        return status_error(STATUS_USAGE, "%s: vocabulary size %lld is outside %d..%d", name,
-                            (long long)config->vocab_size, VOCAB_SIZE_MIN, VOCAB_SIZE_MAX);
+        return status_error(STATUS_USAGE, "%s: vocabulary size %" PRId64 " is outside %d..%d", name,
+                            config->vocab_size, VOCAB_SIZE_MIN, VOCAB_SIZE_MAX);
     if (config->limit < 0)
-        return status_error(STATUS_USAGE, "%s: limit %lld is negative; 0 means all samples", name, (long long)config->limit);
+        return status_error(STATUS_USAGE, "%s: limit %" PRId64 " is negative; 0 means all samples", name,
+                            config->limit);
     if (config->classify && !kind->classes)
         return status_error(STATUS_USAGE, "%s has no classes; gloss-classes has", name);
     if (!kind->package[0] && (config->dir || config->vocab))
@@ -103,8 +105,8 @@ static Status read_files(const Kind *kind, const TextConfig *config, Files *out)
         for (int i = 0; i < kind->files; i++) {
             Status status = file_read(dir, package->files[i], &out->file[out->count++]);
             if (status.code == STATUS_INPUT && !config->dir && access(dir, F_OK) != 0)
-                return status_error(STATUS_INPUT, "%s: %s is missing: apt install %s, or name the files' folder with --data-dir",
-                                    kind->name, dir, package->apt);
+                return status_error(STATUS_INPUT, "%s: %s is missing: apt install %s, or name the files' folder with "
+                                    "--data-dir", kind->name, dir, package->apt);
             TRY(status);
         }
     }
@@ -185,7 +187,7 @@ static Status open_copy(const TextConfig *config, TextSet *set)
     Status status = vocab_add_specials(size, &lines);
     for (int64_t id = lines.count; id < size && status.code == STATUS_OK; id++) {
         char name[32];
-        int length = snprintf(name, sizeof name, "t%lld", (long long)id);
+        int length = snprintf(name, sizeof name, "t%" PRId64, id);
         int64_t number;
         status = strings_add(&lines, name, (size_t)length, &number);
     }
@@ -234,13 +236,13 @@ static void describe(const Kind *kind, const TextConfig *config, TextSet *set)
         tokens += text_length(set, SPLIT_TRAIN, i);
     char classes[32] = "";
     if (set->classes)
-        snprintf(classes, sizeof classes, ", %lld classes", (long long)set->classes);
+        snprintf(classes, sizeof classes, ", %" PRId64 " classes", set->classes);
     snprintf(set->description, sizeof set->description,
-             "%s: %s, %lld train + %lld test sequences%s, mean length %.1f of at most %lld tokens, "
-             "%s vocabulary of %lld entries (%lld in use), split by %s%s",
-             kind->name, from, (long long)set->count[SPLIT_TRAIN], (long long)set->count[SPLIT_TEST], classes,
-             (double)tokens / (double)set->count[SPLIT_TRAIN], (long long)set->seq, config->vocab ? "given" : "own",
-             (long long)set->corpus.vocab.entries.count, (long long)set->corpus.vocab.ordinaries, kind->split,
+             "%s: %s, %" PRId64 " train + %" PRId64 " test sequences%s, mean length %.1f of at most %" PRId64 " tokens, "
+             "%s vocabulary of %" PRId64 " entries (%" PRId64 " in use), split by %s%s",
+             kind->name, from, set->count[SPLIT_TRAIN], set->count[SPLIT_TEST], classes,
+             (double)tokens / (double)set->count[SPLIT_TRAIN], set->seq, config->vocab ? "given" : "own",
+             set->corpus.vocab.entries.count, set->corpus.vocab.ordinaries, kind->split,
              set->generator ? "" : " (hash of its text)");
 }
 

@@ -56,8 +56,8 @@ typedef struct TextLoaderConfig {
     Split      split;
     int64_t    batch;        /* sequences in a batch, at most; >= 1 */
     TextPolicy policy;
-    int64_t    rows;         /* rows of tokens that a batch holds; 0 = batch seq. Not less than that, except for "budget":
-                                there it is the budget, at least seq */
+    int64_t    rows;         /* rows of tokens that a batch holds; 0 = batch seq. Not less than that, but for "budget",
+                                where it is the budget: at least seq */
     int64_t    targets;      /* masked LM: most target positions of a batch; 0 = so many that none is ever left out */
     int64_t    pad_multiple; /* 0 = 8 */
     bool       all_rows;     /* masked LM: a label for every row instead of a list of target rows */
@@ -67,8 +67,7 @@ typedef struct TextLoaderConfig {
     uint64_t   seed;         /* order and masking; the same seed gives the same batches for any thread count */
     bool       shuffle;      /* false: index order (evaluation) */
     bool       repeat;       /* true: epochs follow each other without end; false: one epoch */
-    bool       drop_last;    /* an epoch's last batch is dropped unless it has `batch` sequences ("budget": dropped where it
-                                ended for want of samples) */
+    bool       drop_last;    /* an epoch's last batch is dropped unless it has `batch` sequences */
 } TextLoaderConfig;
 
 /* Masking: max(1, round(0.15 n)) of a sequence's n ordinary tokens (not [CLS], [SEP]) are targets; 80 % of them become
@@ -104,7 +103,8 @@ Status text_loader_create(const TextSet *set, const TextLoaderConfig *config, Te
  * hold-th text_loader_next after this one. */
 Status text_loader_next(TextLoader *loader, const TextBatch **out);
 
-/* Batches in an epoch. With "budget" and shuffling this is the first epoch's: another order may fill one more or less. */
+/* Batches in an epoch. With "budget" and shuffling this is the first epoch's; another order may fill one more or
+ * less. */
 int64_t text_loader_batches(const TextLoader *loader);
 
 /* Seconds callers have spent waiting inside text_loader_next so far. */

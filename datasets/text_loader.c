@@ -8,6 +8,7 @@
 #include "source.h"
 #include "text_source.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,8 +137,8 @@ static void mask_sequence(const TextLoader *loader, TextBatch *batch, int64_t sa
     bool training = config->split == SPLIT_TRAIN;
     uint64_t stream = training ? STREAM_TEXT_MASK + (uint64_t)batch->epoch : STREAM_TEXT_EVAL;
     int32_t labels[TEXT_SEQ_MAX];
-    int64_t found = text_mask(&loader->set->corpus.vocab, config->seed, stream, sample, config->targets - batch->targets,
-                              batch->tokens + row, length, labels);
+    int64_t found = text_mask(&loader->set->corpus.vocab, config->seed, stream, sample,
+                              config->targets - batch->targets, batch->tokens + row, length, labels);
     if (config->all_rows) {
         memcpy(batch->target_labels + row, labels, (size_t)length * sizeof *labels);
         batch->targets += found;
@@ -203,35 +204,35 @@ static void *work(void *argument)
 static Status check_ranges(const TextLoaderConfig *config)
 {
     if (config->batch < 1)
-        return status_error(STATUS_USAGE, "batch size %lld, expected at least 1", (long long)config->batch);
+        return status_error(STATUS_USAGE, "batch size %" PRId64 ", expected at least 1", config->batch);
     if (config->policy < 0 || config->policy >= TEXT_POLICY_COUNT)
         return status_error(STATUS_USAGE, "padding policy %d is unknown; there are: fixed, dynamic, budget",
                             (int)config->policy);
     if (config->rows < 0 || config->targets < 0)
-        return status_error(STATUS_USAGE, "%lld token rows and %lld targets, expected no negative number",
-                            (long long)config->rows, (long long)config->targets);
+        return status_error(STATUS_USAGE, "%" PRId64 " token rows and %" PRId64 " targets, expected no negative number",
+                            config->rows, config->targets);
     if (config->pad_multiple < 0 || config->pad_multiple > TEXT_SEQ_MAX)
-        return status_error(STATUS_USAGE, "padding to a multiple of %lld, expected 1..%d",
-                            (long long)config->pad_multiple, TEXT_SEQ_MAX);
+        return status_error(STATUS_USAGE, "padding to a multiple of %" PRId64 ", expected 1..%d",
+                            config->pad_multiple, TEXT_SEQ_MAX);
     if (config->threads < 0 || config->threads > MAX_THREADS)
         return status_error(STATUS_USAGE, "%d loader threads, expected 0..%d", config->threads, MAX_THREADS);
     if (config->queue < 1 || config->queue > MAX_QUEUE)
         return status_error(STATUS_USAGE, "loader queue of %d batches, expected 1..%d", config->queue, MAX_QUEUE);
     if (config->hold < 0 || config->hold > MAX_HOLD)
-        return status_error(STATUS_USAGE, "holding %lld batches, expected 1..%d", (long long)config->hold, MAX_HOLD);
+        return status_error(STATUS_USAGE, "holding %" PRId64 " batches, expected 1..%d", config->hold, MAX_HOLD);
     return status_ok();
 }
 
 static Status fill_in_rows(int64_t seq, TextLoaderConfig *config)
 {
     if (config->batch > INT32_MAX / seq || config->rows > INT32_MAX) /* rows are numbered by int32 */
-        return status_error(STATUS_OOM, "batch size %lld: no memory for its tokens", (long long)config->batch);
+        return status_error(STATUS_OOM, "batch size %" PRId64 ": no memory for its tokens", config->batch);
     int64_t whole = config->batch * seq, least = config->policy == TEXT_BUDGET ? seq : whole;
     if (config->rows == 0)
         config->rows = whole;
     if (config->rows < least)
-        return status_error(STATUS_USAGE, "%lld token rows are too few: %s needs at least %lld", (long long)config->rows,
-                            config->policy == TEXT_BUDGET ? "one sequence" : "the batch", (long long)least);
+        return status_error(STATUS_USAGE, "%" PRId64 " token rows are too few: %s needs at least %" PRId64,
+                            config->rows, config->policy == TEXT_BUDGET ? "one sequence" : "the batch", least);
     return status_ok();
 }
 
@@ -262,8 +263,8 @@ Status text_loader_defaults(const TextSet *set, TextLoaderConfig *config)
     TRY(check_ranges(config));
     TRY(fill_in_rows(set->seq, config));
     if (drops_everything(set, config))
-        return status_error(STATUS_USAGE, "batch size %lld is larger than the %lld samples of the split, and only whole "
-                            "batches are wanted", (long long)config->batch, (long long)text_count(set, config->split));
+        return status_error(STATUS_USAGE, "batch size %" PRId64 " is larger than the %" PRId64 " samples of the split, "
+                            "and only whole batches are wanted", config->batch, text_count(set, config->split));
     if (config->pad_multiple == 0)
         config->pad_multiple = PAD_USUAL;
     if (config->hold == 0)
@@ -272,8 +273,9 @@ Status text_loader_defaults(const TextSet *set, TextLoaderConfig *config)
         config->targets = 0;
     else if (config->targets == 0)
         config->targets = most_targets(set->seq, config);
-    return config->targets <= INT32_MAX ? status_ok()
-                                        : status_error(STATUS_USAGE, "%lld targets are too many", (long long)config->targets);
+    if (config->targets > INT32_MAX)
+        return status_error(STATUS_USAGE, "%" PRId64 " targets are too many", config->targets);
+    return status_ok();
 }
 
 /* ---- creating and ending ---- */
@@ -316,8 +318,8 @@ static Status allocate(TextLoader *loader)
     }
     if (!loader->slots || !loader->arrays || !loader->chosen || !loader->threads ||
         (loader->config.shuffle && !loader->order))
-        return status_error(STATUS_OOM, "batch size %lld: no memory for %lld batches of it", (long long)batch,
-                            (long long)count);
+        return status_error(STATUS_OOM, "batch size %" PRId64 ": no memory for %" PRId64 " batches of it", batch,
+                            count);
     for (int64_t i = 0; i < count; i++) {
         lay_out(loader, loader->arrays + i * loader->slot_ints, &loader->slots[i].batch);
         loader->slots[i].sample = loader->chosen + i * batch;

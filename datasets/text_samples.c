@@ -2,6 +2,7 @@
 #include "source.h"
 #include "text_source.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +38,8 @@ static Status hand_over(TextSet *set, const SampleList list[SPLIT_COUNT], Status
     TRY(status);
     for (int split = 0; split < SPLIT_COUNT; split++)
         if (set->count[split] == 0)
-            return status_error(STATUS_INPUT, "%s: %lld documents leave no %s sample; the files hold too little", set->name,
-                                (long long)set->corpus.documents, split == SPLIT_TRAIN ? "training" : "test");
+            return status_error(STATUS_INPUT, "%s: %" PRId64 " documents leave no %s sample; the files hold too little",
+                                set->name, set->corpus.documents, split == SPLIT_TRAIN ? "training" : "test");
     return status_ok();
 }
 
@@ -116,7 +117,7 @@ Status text_choose_classes(TextSet *set)
     int32_t class_of[WORDNET_FILES];
     choose_files(set, class_of);
     if (set->classes < 2)
-        return status_error(STATUS_INPUT, "%s: all glosses are of one lexicographer file", set->name);
+        return status_error(STATUS_INPUT, "%s: all glosses of data.noun are of one lexicographer file", set->name);
     SampleList list[SPLIT_COUNT] = { { NULL, 0, 0 }, { NULL, 0, 0 } };
     Status status = status_ok();
     for (int64_t d = 0, at = 0; d < corpus->documents && status.code == STATUS_OK; at = corpus->end[d++]) {

@@ -11,6 +11,7 @@
  * is a function of the words in their order. */
 #include "wordpiece.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,7 +106,7 @@ static Status grow_slots(Trainer *t)
     int64_t slots = t->slots ? 2 * t->slots : 8192;
     int32_t *slot = malloc((size_t)slots * sizeof *slot);
     if (!slot)
-        return status_error(STATUS_OOM, "vocabulary: no memory for %lld pairs", (long long)slots);
+        return status_error(STATUS_OOM, "vocabulary: no memory for %" PRId64 " pairs", slots);
     free(t->slot);
     t->slot = slot;
     t->slots = slots;
@@ -278,7 +279,7 @@ static Status enter_letters(const Trainer *t, int64_t size, Strings *entries, bo
     int64_t count = t->symbols.count;
     Letter *letters = calloc((size_t)count + 1, sizeof *letters);
     if (!letters)
-        return status_error(STATUS_OOM, "vocabulary: no memory for %lld letters", (long long)count);
+        return status_error(STATUS_OOM, "vocabulary: no memory for %" PRId64 " letters", count);
     for (int64_t i = 0; i < count; i++)
         letters[i].symbol = i;
     for (int64_t p = 0; p < t->places; p++)
@@ -312,7 +313,7 @@ static Status start(Trainer *t, const WordCounts *counts, int64_t size, Strings 
     TRY(spell_words(t, counts));
     bool *kept = calloc((size_t)t->symbols.count + 1, sizeof *kept);
     if (!kept)
-        return status_error(STATUS_OOM, "vocabulary: no memory for %lld letters", (long long)t->symbols.count);
+        return status_error(STATUS_OOM, "vocabulary: no memory for %" PRId64 " letters", t->symbols.count);
     Status status = enter_letters(t, size, entries, kept);
     if (status.code == STATUS_OK)
         status = join_all(t, kept);

@@ -5,6 +5,7 @@
 #include "source.h"
 #include "text_source.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 const char *wordnet_file_name(int32_t number)
@@ -38,15 +39,15 @@ static Status read_line(const FileBytes *file, size_t at, size_t length, int64_t
     const char *line = file->bytes + at, *shown = dataset_shown_path(file->path);
     int64_t offset = read_number(line, length, 8);
     if (offset != (int64_t)at)
-        return status_error(STATUS_INPUT, "%s: line %lld: synset offset is %.8s, the line is at byte %zu", shown,
-                            (long long)number, length < 8 ? "cut off" : line, at);
+        return status_error(STATUS_INPUT, "%s: line %" PRId64 ": synset offset is %.8s, the line is at byte %zu", shown,
+                            number, length < 8 ? "cut off" : line, at);
     int64_t lex = read_number(line + 9, length - 9, 2);
     if (lex < 0 || lex >= WORDNET_FILES)
-        return status_error(STATUS_INPUT, "%s: line %lld: lexicographer file %.2s, expected 00..%d", shown,
-                            (long long)number, length < 11 ? "?" : line + 9, WORDNET_FILES - 1);
+        return status_error(STATUS_INPUT, "%s: line %" PRId64 ": lexicographer file %.2s, expected 00..%d", shown,
+                            number, length < 11 ? "?" : line + 9, WORDNET_FILES - 1);
     const char *bar = memchr(line, '|', length);
     if (!bar)
-        return status_error(STATUS_INPUT, "%s: line %lld: no '|' before a gloss", shown, (long long)number);
+        return status_error(STATUS_INPUT, "%s: line %" PRId64 ": no '|' before a gloss", shown, number);
     TRY(documents_add(out, bar + 1, (size_t)(line + length - bar) - 1));
     return documents_end(out, (int32_t)lex);
 }
@@ -59,7 +60,7 @@ Status wordnet_read(const FileBytes *file, Documents *out)
         const char *line = file->bytes + at, *end = memchr(line, '\n', file->length - at);
         number++;
         if (!end)
-            return status_error(STATUS_INPUT, "%s: line %lld has no end; the file is cut", shown, (long long)number);
+            return status_error(STATUS_INPUT, "%s: line %" PRId64 " has no end; the file is cut", shown, number);
         size_t length = (size_t)(end - line);
         if (length < 2 || memcmp(line, "  ", 2) != 0)
             TRY(read_line(file, at, length, number, out));

@@ -4,6 +4,7 @@
  * (Schuster & Nakajima 2012 as in Devlin et al. 2018); where nothing fits, the whole word becomes [UNK]. */
 #include "wordpiece.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static Status fill_up(Strings *entries, int64_t count)
 {
     for (int64_t n = 0; entries->count < count; n++) {
         char name[32];
-        snprintf(name, sizeof name, "[unused%lld]", (long long)n);
+        snprintf(name, sizeof name, "[unused%" PRId64 "]", n);
         TRY(add_text(entries, name));
     }
     return status_ok();
@@ -60,7 +61,7 @@ static Status index_entries(const char *name, Vocab *v)
     }
     v->ordinary = malloc((size_t)v->entries.count * sizeof *v->ordinary);
     if (!v->ordinary)
-        return status_error(STATUS_OOM, "%s: no memory for %lld entries", name, (long long)v->entries.count);
+        return status_error(STATUS_OOM, "%s: no memory for %" PRId64 " entries", name, v->entries.count);
     for (int32_t id = 0; id < v->entries.count; id++) {
         bool special = id == v->pad || id == v->unk || id == v->cls || id == v->sep || id == v->mask;
         if (!special && !is_unused(strings_get(&v->entries, id)))
@@ -76,15 +77,15 @@ static Status index_entries(const char *name, Vocab *v)
 static Status check_entry(const char *entry, size_t length, const char *name, int64_t line)
 {
     if (length == 0)
-        return status_error(STATUS_INPUT, "%s: line %lld is empty", name, (long long)line);
+        return status_error(STATUS_INPUT, "%s: line %" PRId64 " is empty", name, line);
     if (length > ENTRY_MOST)
-        return status_error(STATUS_INPUT, "%s: line %lld is %zu bytes long, expected 1..%d", name, (long long)line,
+        return status_error(STATUS_INPUT, "%s: line %" PRId64 " is %zu bytes long, expected 1..%d", name, line,
                             length, ENTRY_MOST);
     for (size_t at = 0; at < length;) {
         size_t before = at;
         uint32_t c = utf8_decode(entry, length, &at);
         if (c == 0 || (c == 0xFFFD && at == before + 1))
-            return status_error(STATUS_INPUT, "%s: line %lld is not UTF-8 text", name, (long long)line);
+            return status_error(STATUS_INPUT, "%s: line %" PRId64 " is not UTF-8 text", name, line);
     }
     return status_ok();
 }
@@ -95,17 +96,17 @@ static Status parse_lines(const char *text, size_t length, const char *name, int
         int64_t line = entries->count + 1, id;
         const char *entry = text + at, *end = memchr(entry, '\n', length - at);
         if (!end)
-            return status_error(STATUS_INPUT, "%s: line %lld has no end; the file is cut", name, (long long)line);
+            return status_error(STATUS_INPUT, "%s: line %" PRId64 " has no end; the file is cut", name, line);
         at = (size_t)(end - text) + 1;
         if (end > entry && end[-1] == '\r')
             end--;
         TRY(check_entry(entry, (size_t)(end - entry), name, line));
         if (line > most)
-            return status_error(STATUS_INPUT, "%s: more than %lld entries", name, (long long)most);
+            return status_error(STATUS_INPUT, "%s: more than %" PRId64 " entries", name, most);
         TRY(strings_add(entries, entry, (size_t)(end - entry), &id));
         if (id != line - 1)
-            return status_error(STATUS_INPUT, "%s: line %lld repeats the entry '%s' of line %lld", name,
-                                (long long)line, strings_get(entries, id), (long long)id + 1);
+            return status_error(STATUS_INPUT, "%s: line %" PRId64 " repeats the entry '%s' of line %" PRId64, name,
+                                line, strings_get(entries, id), id + 1);
     }
     return status_ok();
 }

@@ -74,8 +74,9 @@ static bool is_space(uint32_t c)
 static bool is_dropped(uint32_t c)
 {
     static const Range dropped[] = { { 0x80, 0x9F },     { 0xAD, 0xAD },     { 0x300, 0x36F },   { 0x200B, 0x200F },
-                                     { 0x202A, 0x202E }, { 0x2060, 0x206F }, { 0xE000, 0xF8FF }, { 0xFEFF, 0xFEFF },
-                                     { 0xFFF9, 0xFFFB }, { 0xFFFD, 0xFFFF }, { 0xE0000, 0x10FFFF } };
+                                     { 0x202A, 0x202E }, { 0x2060, 0x2064 }, { 0x2066, 0x206F }, { 0x302A, 0x302D },
+                                     { 0xE000, 0xF8FF }, { 0xFEFF, 0xFEFF }, { 0xFFF9, 0xFFFB }, { 0xFFFD, 0xFFFF },
+                                     { 0xE0000, 0x10FFFF } };
     if (c < 0x80)
         return c < ' ' || c == 0x7F;
     return in_ranges(c, dropped, COUNT_OF(dropped));
@@ -89,7 +90,8 @@ static bool is_punctuation(uint32_t c)
                                    { 0x2308, 0x230B }, { 0x2329, 0x232A }, { 0x3001, 0x3003 }, { 0x3008, 0x3011 },
                                    { 0x3014, 0x301F }, { 0x3030, 0x3030 }, { 0x303D, 0x303D }, { 0x30FB, 0x30FB },
                                    { 0xFF01, 0xFF03 }, { 0xFF05, 0xFF0A }, { 0xFF0C, 0xFF0F }, { 0xFF1A, 0xFF1B },
-                                   { 0xFF1F, 0xFF20 }, { 0xFF3B, 0xFF3D } };
+                                   { 0xFF1F, 0xFF20 }, { 0xFF3B, 0xFF3D }, { 0xFF3F, 0xFF3F }, { 0xFF5B, 0xFF5B },
+                                   { 0xFF5D, 0xFF5D }, { 0xFF5F, 0xFF65 } };
     if (c < 0x80)
         return (c > ' ' && c < '0') || (c > '9' && c < 'A') || (c > 'Z' && c < 'a') || (c > 'z' && c < 0x7F);
     return in_ranges(c, marks, COUNT_OF(marks));

@@ -48,6 +48,8 @@ typedef struct BackendInfo {
     size_t memory_bytes;      /* capacity: physical memory, or the cgroup's limit where that is lower */
     bool   fast_bf16;         /* the hardware multiplies bf16; without it bf16 cells are skipped */
     char   bf16_reason[96];   /* why not, "" if fast */
+    bool   fast_fp16;         /* the same for fp16, which every backend computes, fast or not */
+    char   fp16_reason[96];
 } BackendInfo;
 
 typedef struct BackendVtable {

@@ -45,8 +45,9 @@
  *   layernorm        x (M,K), gamma (K), beta (K)                    y (M,K), mean (M), invstd (M) residual, dropout, stream, eps
  *                    [, residual (M,K) if attr.residual]             [, sum (M,K) (= x) if attr.residual]
  *                    [, rng i32 (4) if attr.dropout > 0]
- *                    sum = dropout(x) + residual, rounded to its type; y = gamma (sum - mean) invstd + beta over each row of
- *                    sum (without a residual: of x), biased variance. dropout only with a residual. Ba et al. 2016.
+ *                    sum = dropout(x) + residual, product and sum each rounded to f32 and then to its type;
+ *                    y = gamma (sum - mean) invstd + beta over each row of sum (without a residual: of x), biased variance.
+ *                    dropout only with a residual. Ba et al. 2016.
  *   layernorm_grad   sum (M,K) (or x), dy (M,K), gamma, mean, invstd dx (M,K) (= dy), dgamma, dbeta residual, dropout, stream,
  *                    [, rng i32 (4) if attr.dropout > 0]             [, dresidual (M,K) if attr.dropout > 0]   accumulate
  *                    d = gradient at sum; dx = dropout mask of d, dresidual = d; without dropout dx = d serves for both
@@ -79,7 +80,7 @@
  *                    scale (1)
  *                    one loss an image: mean over its pixels of binary cross-entropy + 1 - (2 sum p t + 1) / (sum p + sum t + 1)
  *                    with p = sigmoid(logit); mask 255 = pixel ignored, 0 and 1 count, else STATUS_NUMERIC; an image of 255 only
- *                    does not count. hits: sum over images of the share of right pixels (p >= 1/2); counted = images. Dice of
+ *                    does not count. hits: sum over images of the share of right pixels (logit >= 0); counted = images. Dice of
  *                    an image 2 |P n T| / (|P| + |T|), 1 where both are empty. Sums in double (cases.md D10).
  *
  * Weights and the update. hyper (8) = {learning rate, largest gradient norm (0 = no clipping), growth interval (0 = no loss
@@ -165,7 +166,8 @@ Status op_infer(OpDesc *op);
 
 /* Work of one call: floating point operations as the field counts them (2 per multiply-add; only convolutions, matrix
  * products, normalisations and elementwise arithmetic count) and bytes that have to move at least once (each input
- * read once, each output written once; read-and-written slots count twice). */
+ * read once, each output written once; read-and-written slots count twice; of a table from which rows are picked by number
+ * only so many rows). */
 typedef struct OpCost { double flops, bytes; } OpCost;
 OpCost op_cost(const OpDesc *op);
 

@@ -1,21 +1,12 @@
-/* amp.c - re-types a forward graph. The types of all activations follow from that of the first: input normalisation is
- * asked for bf16, and each op's shape rule, applied again in order, carries it on. */
+/* amp.c - re-types a forward graph. The types of all activations follow from those of the first: input normalisation and
+ * embedding are asked for the type, and each op's shape rule, applied again in order, carries it on. */
 #include "amp.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static Value cast_to_f32(Graph *g, Value x)
-{
-    if (graph_tensor(g, x)->dtype == DTYPE_F32)
-        return x;
-    OpDesc op = { .kind = OP_cast };
-    op.out[0].dtype = DTYPE_F32;
-    return graph_emit(g, op, 1, &x);
-}
-
 /* Appends the node again with the types that its inputs have now; its activations keep their ids. */
-static void append_retyped(Graph *g, const GraphNode *node)
+static void append_retyped(Graph *g, const GraphNode *node, Dtype type)
 {
     OpDesc op = node->op;
     Value  in[OP_MAX_IN], out[OP_MAX_OUT];
@@ -24,10 +15,8 @@ static void append_retyped(Graph *g, const GraphNode *node)
 
     for (int i = 0; i < op.n_in; i++)
         in[i] = (Value){ node->in[i] };
-    if (op.kind == OP_softmax_xent)
-        in[0] = cast_to_f32(g, in[0]);
-    if (op.kind == OP_normalize_u8)
-        op.out[0].dtype = DTYPE_BF16;
+    if (op.kind == OP_normalize_u8 || op.kind == OP_embedding)
+        op.out[0].dtype = type;
 
     for (int i = 0; i < op.n_in; i++) {
         op.in[i] = *graph_tensor(g, in[i]);
@@ -47,7 +36,7 @@ static void append_retyped(Graph *g, const GraphNode *node)
     graph_append_to(g, op, op.n_in, in, op.n_out, out);
 }
 
-void amp_apply(Graph *g, int first)
+void amp_apply(Graph *g, int first, Dtype type)
 {
     if (graph_status(g).code != STATUS_OK || first >= g->node_count)
         return;
@@ -67,7 +56,7 @@ void amp_apply(Graph *g, int first)
         if (g->values[i].producer >= first)
             g->values[i].producer = -1;
     for (int i = 0; i < count && graph_status(g).code == STATUS_OK; i++)
-        append_retyped(g, &old[i]);
+        append_retyped(g, &old[i], type);
 
     g->segment = segment;
     memcpy(g->scope, scope, sizeof scope);

@@ -262,6 +262,7 @@ Status exec_init(Exec *ex, uint64_t seed)
 {
     const Graph *g = ex->graph;
     int64_t      most = 1;
+    uint64_t     stream = 0;
     for (int i = 0; i < g->value_count; i++)
         if (starts_above_zero(&g->values[i]) && tensor_count(&g->values[i].tensor) > most)
             most = tensor_count(&g->values[i].tensor);
@@ -272,7 +273,8 @@ Status exec_init(Exec *ex, uint64_t seed)
     TRY_GOTO(status, fill(ex, ex->persistent, ex->memory.persistent_bytes, 0), out);
     for (int i = 0; i < g->value_count; i++)
         if (starts_above_zero(&g->values[i])) {
-            draw(&g->values[i], seed, (uint64_t)i, host);
+            stream += g->values[i].init.kind == INIT_NORMAL || g->values[i].init.kind == INIT_UNIFORM;
+            draw(&g->values[i], seed, stream, host);
             TRY_GOTO(status, exec_write(ex, (Value){ i }, host), out);
         }
     for (int i = 0; i < g->value_count; i++)

@@ -33,8 +33,9 @@ typedef struct Exec Exec;
 Status exec_create(const Graph *g, Backend *be, const ExecOptions *options, Exec **out);
 void   exec_destroy(Exec *ex); /* NULL is fine */
 
-/* Sets parameters and persistent values to their start (rng stream = value id), momenta and statistics too, and makes the
- * compute copies. The same seed gives the same bits. */
+/* Sets parameters and persistent values to their start, momenta and statistics too, fills the tables of spans, and makes the
+ * compute copies. The same seed gives the same bits; the stream of a random value is how many were drawn before it, so that
+ * nets that differ in their other values start alike. */
 Status exec_init(Exec *ex, uint64_t seed);
 
 /* After parameters were written from outside: makes the compute copies anew. */

@@ -90,6 +90,17 @@ static void grad_conv2d(Grad *gr, const GraphNode *n, Value dy)
     grad_product(gr, n, dy, OP_conv2d_wgrad, OP_conv2d_dgrad);
 }
 
+/* Up-convolution, y = conv2d_dgrad(x, w): its gradients are those of the convolution with x and y in each other's place. */
+static void grad_conv2d_dgrad(Grad *gr, const GraphNode *n, Value dy)
+{
+    Value  x = input(n, 0), w = input(n, 1);
+    OpDesc wgrad = derived(n, OP_conv2d_wgrad);
+    wgrad.attr.accumulate = adds(gr, 1, &w);
+    graph_append_to(gr->g, wgrad, 2, (Value[]){ dy, x }, 1, (Value[]){ grad_of_param(gr->g, w) });
+    if (gr->needed[x.id])
+        flow(gr, x, graph_emit(gr->g, derived(n, OP_conv2d), 2, (Value[]){ dy, w }));
+}
+
 static void grad_linear(Grad *gr, const GraphNode *n, Value dy)
 {
     grad_product(gr, n, dy, OP_linear_wgrad, OP_linear_dgrad);
@@ -118,6 +129,14 @@ static void grad_maxpool(Grad *gr, const GraphNode *n, Value dy)
 static void grad_avgpool(Grad *gr, const GraphNode *n, Value dy)
 {
     flow(gr, input(n, 0), graph_emit(gr->g, derived(n, OP_avgpool_grad), 1, &dy));
+}
+
+static void grad_concat(Grad *gr, const GraphNode *n, Value dy)
+{
+    OpDesc op = { .kind = OP_concat_grad, .attr = { .channels = dim(n, 0, 3) } };
+    int    node = graph_append(gr->g, op, 1, &dy);
+    flow(gr, input(n, 0), graph_output(gr->g, node, 0));
+    flow(gr, input(n, 1), graph_output(gr->g, node, 1));
 }
 
 static void grad_add(Grad *gr, const GraphNode *n, Value dy)
@@ -190,7 +209,7 @@ static void grad_attention(Grad *gr, const GraphNode *n, Value dy)
 }
 
 /* Where gradients begin: the op has made the gradient of its logits itself, in output 1. */
-static void grad_softmax_xent(Grad *gr, const GraphNode *n, Value dy)
+static void grad_loss(Grad *gr, const GraphNode *n, Value dy)
 {
     (void)dy;
     if (n->op.n_out == 2)
@@ -203,7 +222,11 @@ static Rule *const rules[OP_COUNT] = {
     [OP_maxpool] = grad_maxpool,
     [OP_avgpool] = grad_avgpool,
     [OP_linear] = grad_linear,
-    [OP_softmax_xent] = grad_softmax_xent,
+    [OP_softmax_xent] = grad_loss,
+    [OP_pixel_xent] = grad_loss,
+    [OP_bce_dice] = grad_loss,
+    [OP_conv2d_dgrad] = grad_conv2d_dgrad,
+    [OP_concat] = grad_concat,
     [OP_add] = grad_add,
     [OP_cast] = grad_cast,
     [OP_embedding] = grad_embedding,
@@ -248,7 +271,7 @@ static void mark_needed(Grad *gr, int value_count, int node_count)
 static void visit(Grad *gr, const GraphNode *n)
 {
     Value dy = gr->of[n->out[0]];
-    if (dy.id < 0 && n->op.kind != OP_softmax_xent)
+    if (dy.id < 0 && rules[n->op.kind] != grad_loss)
         return;
     memcpy(gr->g->scope, n->scope, sizeof n->scope);
     if (rules[n->op.kind])

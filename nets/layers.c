@@ -46,6 +46,12 @@ static Value statistic(Graph *g, const char *leaf, int64_t channels, InitKind in
     return v;
 }
 
+int64_t layer_scaled_channels(int channels, double width)
+{
+    int64_t c = 16 * (int64_t)llround(channels * width / 16.0);
+    return c < 16 ? 16 : c;
+}
+
 int64_t layer_channels(const Graph *g, Value x)
 {
     return graph_tensor(g, x)->dim[3];
@@ -64,28 +70,56 @@ Value layer_normalize(Graph *g, const char *name, Value image, const float *mean
     return y;
 }
 
-static Value conv(Graph *g, const char *name, Value x, int kernel, int64_t channels, int stride, bool bias_relu)
+static Value conv(Graph *g, const char *name, Value x, int kernel, int64_t channels, int stride, bool bias, bool relu)
 {
     Scope  scope = scope_enter(g, name);
     float  deviation = sqrtf(2.0f / (float)(channels * kernel * kernel));
     Tensor shape = tensor_4d(DTYPE_F32, channels, kernel, kernel, layer_channels(g, x));
     Value  w = layer_parameter(g, "w", shape, (Init){ INIT_NORMAL, deviation }, true);
-    Value  b = bias_relu ? layer_parameter(g, "b", tensor_1d(DTYPE_F32, channels), (Init){ INIT_ZERO, 0 }, false) : NO_VALUE;
+    Value  b = bias ? layer_parameter(g, "b", tensor_1d(DTYPE_F32, channels), (Init){ INIT_ZERO, 0 }, false) : NO_VALUE;
     OpDesc op = { .kind = OP_conv2d,
-                  .attr = { .kernel = kernel, .stride = stride, .pad = kernel / 2, .relu = bias_relu } };
-    Value  y = graph_emit(g, op, bias_relu ? 3 : 2, (Value[]){ x, w, b });
+                  .attr = { .kernel = kernel, .stride = stride, .pad = kernel / 2, .relu = relu } };
+    Value  y = graph_emit(g, op, bias ? 3 : 2, (Value[]){ x, w, b });
     scope_leave(g, &scope);
     return y;
 }
 
 Value layer_conv(Graph *g, const char *name, Value x, int kernel, int64_t channels, int stride)
 {
-    return conv(g, name, x, kernel, channels, stride, false);
+    return conv(g, name, x, kernel, channels, stride, false, false);
 }
 
 Value layer_conv_bias_relu(Graph *g, const char *name, Value x, int kernel, int64_t channels, int stride)
 {
-    return conv(g, name, x, kernel, channels, stride, true);
+    return conv(g, name, x, kernel, channels, stride, true, true);
+}
+
+Value layer_conv_bias(Graph *g, const char *name, Value x, int kernel, int64_t channels, int stride)
+{
+    return conv(g, name, x, kernel, channels, stride, true, false);
+}
+
+/* The op that is the gradient of a 2x2 convolution of stride 2 from `channels` to x's channels. */
+Value layer_upconv(Graph *g, const char *name, Value x, int64_t channels)
+{
+    enum { FACTOR = 2 };
+    Scope         scope = scope_enter(g, name);
+    const Tensor *t = graph_tensor(g, x);
+    Tensor shape = tensor_4d(DTYPE_F32, layer_channels(g, x), FACTOR, FACTOR, channels);
+    OpDesc op = { .kind = OP_conv2d_dgrad, .attr = { .kernel = FACTOR, .stride = FACTOR, .in_h = FACTOR * t->dim[1],
+                                                     .in_w = FACTOR * t->dim[2] } };
+    Value  w = layer_parameter(g, "w", shape, (Init){ INIT_NORMAL, sqrtf(2.0f / (float)channels) }, true);
+    Value  y = graph_emit(g, op, 2, (Value[]){ x, w });
+    scope_leave(g, &scope);
+    return y;
+}
+
+Value layer_concat(Graph *g, const char *name, Value a, Value b)
+{
+    Scope scope = scope_enter(g, name);
+    Value y = graph_emit(g, (OpDesc){ .kind = OP_concat }, 2, (Value[]){ a, b });
+    scope_leave(g, &scope);
+    return y;
 }
 
 static Value batchnorm(Graph *g, const char *name, Value x, Value residual, bool relu, InitKind gamma_init)
@@ -122,7 +156,7 @@ Value layer_batchnorm_add_relu(Graph *g, const char *name, Value x, Value residu
 Value layer_maxpool(Graph *g, const char *name, Value x, int kernel, int stride)
 {
     Scope  scope = scope_enter(g, name);
-    OpDesc op = { .kind = OP_maxpool, .attr = { .kernel = kernel, .stride = stride, .pad = kernel / 2 } };
+    OpDesc op = { .kind = OP_maxpool, .attr = { .kernel = kernel, .stride = stride, .pad = (kernel - 1) / 2 } };
     Value  y = graph_emit(g, op, 1, &x);
     scope_leave(g, &scope);
     return y;
@@ -148,11 +182,26 @@ Value layer_linear(Graph *g, const char *name, Value x, int64_t outputs)
     return y;
 }
 
-void layer_loss(Graph *g, const char *name, Value logits, Value labels, Value scale, Value metrics)
+static void loss(Graph *g, OpKind kind, const char *name, Value logits, Value labels, Value scale, Value metrics)
 {
     Scope scope = scope_enter(g, name);
     int   n_out = g->segment == SEG_EVAL ? 1 : 2;
-    graph_append_to(g, (OpDesc){ .kind = OP_softmax_xent }, 3, (Value[]){ logits, labels, scale },
+    graph_append_to(g, (OpDesc){ .kind = kind }, 3, (Value[]){ logits, labels, scale },
                     n_out, (Value[]){ metrics, NO_VALUE });
     scope_leave(g, &scope);
+}
+
+void layer_loss(Graph *g, const char *name, Value logits, Value labels, Value scale, Value metrics)
+{
+    loss(g, OP_softmax_xent, name, logits, labels, scale, metrics);
+}
+
+void layer_pixel_loss(Graph *g, const char *name, Value logits, Value mask, Value scale, Value metrics)
+{
+    loss(g, OP_pixel_xent, name, logits, mask, scale, metrics);
+}
+
+void layer_bce_dice(Graph *g, const char *name, Value logits, Value mask, Value scale, Value metrics)
+{
+    loss(g, OP_bce_dice, name, logits, mask, scale, metrics);
 }

@@ -199,7 +199,7 @@ static Value append_forward(Net *net, const NetKind *kind, Value scale, Value me
     case LOSS_DICE:    layer_bce_dice(g, "loss", logits, net->mask, scale, metrics); break;
     }
     if (net->config.amp != AMP_OFF)
-        amp_apply(g, first);
+        amp_apply(g, first, net->config.amp == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16);
     return logits;
 }
 
@@ -272,7 +272,7 @@ static void append_training(Net *net, const NetKind *kind)
     g->segment = SEG_MICRO;
     graph_scope(g, "%s", "");
     if (optim.loss_scale)
-        scale = optim_window_scale(g, scale, net->control);
+        scale = graph_emit(g, (OpDesc){ .kind = OP_window_scale }, 2, (Value[]){ scale, net->control });
     net->logits = append_forward(net, kind, scale, net->metrics);
     grad_append(g, optim.accumulate);
     optim_append_zero(g, net->metrics);
@@ -301,12 +301,17 @@ Status net_check(const NetConfig *config)
     return check_config(config, kind);
 }
 
+Net net_blank(const NetConfig *config)
+{
+    return (Net){ .config = *config, .image = NO_VALUE, .labels = NO_VALUE, .mask = NO_VALUE, .tokens = NO_VALUE,
+                 .positions = NO_VALUE, .types = NO_VALUE, .spans = NO_VALUE, .rows = NO_VALUE, .rng = NO_VALUE,
+                 .scale = NO_VALUE, .hyper = NO_VALUE, .metrics = NO_VALUE, .norm2 = NO_VALUE, .control = NO_VALUE,
+                 .eval_metrics = NO_VALUE, .logits = NO_VALUE };
+}
+
 Status net_build(const NetConfig *config, Net *out)
 {
-    *out = (Net){ .config = *config, .image = NO_VALUE, .labels = NO_VALUE, .mask = NO_VALUE, .tokens = NO_VALUE,
-                  .positions = NO_VALUE, .types = NO_VALUE, .spans = NO_VALUE, .rows = NO_VALUE, .rng = NO_VALUE,
-                  .scale = NO_VALUE, .hyper = NO_VALUE, .metrics = NO_VALUE, .norm2 = NO_VALUE, .control = NO_VALUE,
-                  .eval_metrics = NO_VALUE, .logits = NO_VALUE };
+    *out = net_blank(config);
     TRY(net_check(config));
     const NetKind *kind = find_kind(config->net);
     out->config.net = kind->name;

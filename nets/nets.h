@@ -87,6 +87,9 @@ typedef struct Net {
     Value     logits;    /* of MICRO */
 } Net;
 
+/* A net without a graph, every value NO_VALUE: where building starts. */
+Net net_blank(const NetConfig *config);
+
 /* Builds the graph and all passes. STATUS_USAGE with what is wrong and what is right; STATUS_OOM. */
 Status net_build(const NetConfig *config, Net *out);
 void   net_destroy(Net *net);

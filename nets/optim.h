@@ -15,14 +15,13 @@ typedef struct OptimConfig {
     float     weight_decay;
     float     trust;        /* LARS */
     bool      accumulate;   /* as in grad_append: BEGIN zeroes the gradients */
-    bool      loss_scale;   /* of fp16: the loss was multiplied by optim_window_scale, an update may be skipped */
+    bool      loss_scale;   /* of fp16: the loss was scaled with optim_window_scale, an update may be skipped */
 } OptimConfig;
 
 typedef struct OptimInputs {
     Value hyper;   /* f32 (8), host writes, see ops.h */
     Value norm2;   /* f32 (1): squared norm of the unscaled gradient after UPDATE, before clipping */
-    Value control; /* f32 (8), persistent, see ops.h; gets its start here: scale 1, with `loss_scale` 65536. Made after the parameters,
-                      * whose random start depends on the number of values before them */
+    Value control; /* f32 (8), persistent, see ops.h; gets its start here: scale 1, with `loss_scale` 65536 */
 } OptimInputs;
 
 /* Appends, after grad_append, one optimiser as it is in kernels/ops.h:

@@ -8,7 +8,6 @@
 #include "layers.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 static const struct { const char *name; int mid, out, blocks, stride; } stages[] = {
     { "conv2",  64,  256, 3, 1 },
@@ -17,11 +16,9 @@ static const struct { const char *name; int mid, out, blocks, stride; } stages[]
     { "conv5", 512, 2048, 3, 2 },
 };
 
-/* The paper's number of channels times the width, to the nearest multiple of 16, at least 16: what vector units like. */
 static int64_t scaled(const NetConfig *config, int channels)
 {
-    int64_t c = 16 * (int64_t)llround(channels * config->width / 16.0);
-    return c < 16 ? 16 : c;
+    return layer_scaled_channels(channels, config->width);
 }
 
 /* x -> 1x1 mid -> 3x3 mid (stride) -> 1x1 out, plus x itself or, where the shape changes, its 1x1 projection. */

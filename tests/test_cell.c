@@ -40,7 +40,7 @@ static void test_names(void **state)
     assert_string_equal(cell_name(&cell, name, sizeof name), "resnet50/size:224/batch:32/amp:bf16/accum:4");
     cell = small_cell();
     assert_string_equal(cell_name(&cell, name, sizeof name), "resnet50/size:8/batch:2/amp:off/accum:1/width:0.01/stem:small");
-    TrainConfig train = { .net = cell.net, .data = { .name = "shapes" }, .accum = 2, .seed = 7 };
+    TrainConfig train = { .net = cell.net, .feed = { .data = "shapes" }, .accum = 2, .seed = 7 };
     assert_string_equal(train_name(&train, name, sizeof name),
                         "resnet50/data:shapes/size:8/batch:2/accum:2/amp:off/seed:7/width:0.01/stem:small");
 }
@@ -118,8 +118,8 @@ static Status measure_small(void)
 
 static Status train_small(void)
 {
-    TrainConfig t = { .net = small_cell().net, .data = { .name = "shapes", .seed = 1, .limit = 8 }, .accum = 3, .epochs = 2,
-                      .schedule = SCHEDULE_LINEAR, .loaders = 1, .augment = true, .seed = 1 };
+    TrainConfig t = { .net = small_cell().net, .accum = 3, .epochs = 2, .schedule = SCHEDULE_LINEAR, .rules = session_rules(), .seed = 1,
+                      .feed = { .data = "shapes", .limit = 8, .loaders = 1, .augment = true, .seed = 1 } };
     MeasureOptions options = quick_options();
     json_t *entry = NULL;
     Status s = train_run(&t, &options, false, &entry);

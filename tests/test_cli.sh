@@ -53,8 +53,8 @@ wait_for_cell() { # until a running bench has finished its first
 # ---- words that are wrong ----
 refuse 2 "unknown command 'benhc'" benhc
 refuse 2 "unknown option --bacth" bench --bacth 4
-refuse 2 "there is no net 'resnet51': use one of resnet50" bench --net resnet51 --batch 1 --out never
-refuse 2 "there is no net 'alexnet'" plan --net alexnet
+refuse 2 "--net 'resnet51': must be one of resnet50, unet, bert" bench --net resnet51 --batch 1 --out never
+refuse 2 "--net 'alexnet': must be one of" plan --net alexnet
 refuse 2 "--batch '0': must be a whole number from 1" bench --batch 0
 refuse 2 "--batch '-2'" train --batch -2
 refuse 2 "--batch 'many'" plan --batch many

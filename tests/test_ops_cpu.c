@@ -132,6 +132,16 @@ static const ConvShape conv_shapes[] = {
     { 2, 9, 9, 1, 1, 3, 1, 1 },      /* one channel */
     { 1, 11, 6, 16, 20, 5, 3, 2 },   /* blocked in, not out; rows left over by the stride */
     { 2, 6, 6, 10, 32, 2, 2, 0 },    /* not blocked in, blocked out; even window */
+    /* UNet: up-convolutions, seen from their gradient, and heads */
+    { 2, 8, 8, 32, 64, 2, 2, 0 },
+    { 1, 10, 6, 48, 96, 2, 2, 0 },
+    { 2, 9, 7, 64, 1, 1, 1, 0 },
+    { 1, 8, 15, 32, 2, 1, 1, 0 },
+    { 3, 6, 7, 48, 21, 1, 1, 0 },
+    /* long rows, in and past one run of the fp32 weights' gradient */
+    { 2, 5, 32, 32, 16, 3, 1, 1 },
+    { 1, 3, 131, 16, 48, 3, 1, 1 },
+    { 2, 1, 40, 16, 16, 3, 1, 1 },
 };
 
 static OpDesc conv_op(const ConvShape *s, Dtype t)

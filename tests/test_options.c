@@ -9,6 +9,8 @@
 
 #include "../bench/options.h"
 
+#include <math.h>
+
 enum { ARGS_MAX = 16 };
 
 /* Parses "batchmark" and the words, which are separated by single spaces. */
@@ -59,7 +61,9 @@ static void test_defaults(void **state)
     Options o;
     assert_int_equal(parse("train", buffer, sizeof buffer, &o).code, STATUS_OK);
     assert_string_equal(o.net, "resnet50");
-    assert_string_equal(o.data, "fashion-mnist");
+    assert_null(o.data); /* follows from the net */
+    assert_true(isnan(o.momentum));
+    assert_int_equal(o.optimizer, -1);
     assert_int_equal(o.batch.count, 0);
     assert_int_equal(o.seed, 1);
     assert_true(o.precision == 0.01);

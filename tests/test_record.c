@@ -234,6 +234,7 @@ static void every_wrong_member_is_named(void **state)
         { "\"format\": 1", "\"format\": \"1\"", "format must be the integer 1, but is a text" },
         { "\"format\": 1", "\"fmt\": 1", "format must be the integer 1, but is missing" },
         { "\"batchmark\"", "\"hyperfine\"", "written by \"hyperfine\"" },
+        { "\"batchmark\"", "\"a\\nb\"", "written by \"a b\"" }, /* one line */
         { "\"tool\"", "\"tools\"", "not a batchmark record" },
         { "\"run\": {", "\"run\": [], \"x\": {", "run must be an object, but is an array" },
         { "\"id\": \"r\"", "\"id\": 7", "run.id must be a text, but is an integer" },

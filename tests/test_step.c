@@ -83,7 +83,7 @@ static void compare_with_reference(NetConfig config, Limits limits)
     expect_ok(step_result(&ref.session, &b));
     assert_true(fabs(a.loss - b.loss) <= limits.loss * b.loss);
     assert_true(fabs(a.grad_norm - b.grad_norm) <= limits.whole_gradient * b.grad_norm);
-    assert_int_equal(a.samples, config.batch);
+    assert_int_equal(a.counted, config.batch);
 
     expect_ok(eval_begin(&cpu.session)); /* and what the update left: weights, copies, running statistics */
     expect_ok(eval_begin(&ref.session));
@@ -209,7 +209,7 @@ static void a_window_is_the_sum_of_its_micro_batches(void **state)
             difference += (sum - (double)whole[i]) * (sum - (double)whole[i]);
             norm += sum * sum;
         }
-        assert_true(norm > 0 && sqrt(difference) <= 1e-6 * sqrt(norm));
+        assert_true(norm > 0 && sqrt(difference) <= 3e-6 * sqrt(norm)); /* sums in another order: a few units in the last place */
         free(whole);
         for (int k = 0; k < 3; k++)
             free(of[k]);
@@ -243,7 +243,7 @@ static void without_batch_norm_a_window_equals_the_large_batch(void **state)
     expect_ok(step_result(&large.session, &a));
     expect_ok(step_result(&window.session, &b));
     assert_true(fabs(a.loss - b.loss) < 1e-5 * a.loss && fabs(a.grad_norm - b.grad_norm) < 1e-5 * a.grad_norm);
-    assert_int_equal(b.samples, 8);
+    assert_int_equal(b.counted, 8);
     assert_true(a.accuracy == b.accuracy);
     tiny_data_free(&data);
     tiny_close(&large);
@@ -284,15 +284,15 @@ static void unlabelled_samples_do_not_count(void **state)
     expect_close_gradients(&window, &large, 1e-5);
     expect_ok(step_result(&large.session, &a));
     expect_ok(step_result(&window.session, &b));
-    assert_int_equal(a.samples, 5);
-    assert_int_equal(b.samples, 5);
+    assert_int_equal(a.counted, 5);
+    assert_int_equal(b.counted, 5);
 
     for (int i = 0; i < 8; i++)
         data.labels[i] = -1;
     run_window(&window, &data, 0, 4, 0);
     expect_ok(step_update(&window.session, 0.1f));
     expect_ok(step_result(&window.session, &b));
-    assert_true(b.grad_norm == 0 && b.loss == 0 && b.samples == 0);
+    assert_true(b.grad_norm == 0 && b.loss == 0 && b.counted == 0);
     tiny_data_free(&data);
     tiny_close(&large);
     tiny_close(&window);
@@ -355,14 +355,14 @@ static void evaluation_counts_labelled_samples(void **state)
     expect_ok(eval_batch(&t.session, &first));
     expect_ok(eval_batch(&t.session, &second));
     expect_ok(eval_result(&t.session, &whole));
-    assert_int_equal(whole.samples, 6);
+    assert_int_equal(whole.counted, 6);
     expect_ok(eval_begin(&t.session));
     for (int i = 0; i < 2; i++) {
         expect_ok(eval_batch(&t.session, &first));
         expect_ok(eval_batch(&t.session, &second));
     }
     expect_ok(eval_result(&t.session, &twice));
-    assert_int_equal(twice.samples, 12);
+    assert_int_equal(twice.counted, 12);
     assert_true(fabs(twice.loss - whole.loss) < 1e-6 * whole.loss && twice.accuracy == whole.accuracy);
     tiny_data_free(&data);
     tiny_close(&t);

@@ -8,16 +8,17 @@
 
 #include <cmocka.h>
 
-typedef enum Function { EXP, LOG, TANH, CDF, DENSITY } Function;
+typedef enum Function { RECIPROCAL, EXP, LOG, TANH, TAIL, DENSITY } Function;
 
 static float evaluate(Function f, float x)
 {
     VecF v = vec_set(x), density = v;
     switch (f) {
+    case RECIPROCAL: v = vec_reciprocal(v); break;
     case EXP:  v = vec_exp(v); break;
     case LOG:  v = vec_log(v); break;
     case TANH: v = vec_tanh(v); break;
-    default:   v = vec_normal(v, &density); break;
+    default:   v = vec_normal_tail(v, &density); break;
     }
     return f == DENSITY ? density[LANES - 1] : v[LANES - 1];
 }
@@ -25,10 +26,11 @@ static float evaluate(Function f, float x)
 static double exact(Function f, double x)
 {
     switch (f) {
+    case RECIPROCAL: return 1 / x;
     case EXP:  return exp(x);
     case LOG:  return log(x);
     case TANH: return tanh(x);
-    case CDF:  return 0.5 * erfc(-x * 0.70710678118654752);
+    case TAIL: return 0.5 * erfc(x * 0.70710678118654752);
     default:   return 0.39894228040143268 * exp(-0.5 * x * x);
     }
 }
@@ -58,6 +60,19 @@ static void check(const char *what, double got, double limit)
 {
     if (!(got <= limit))
         fail_msg("%s: error %g is above %g", what, got, limit);
+}
+
+static void test_reciprocal(void **state)
+{
+    (void)state;
+    check("reciprocal in ulp", worst(RECIPROCAL, 1, 4, 200000).ulps, 1);
+    check("reciprocal in ulp", worst(RECIPROCAL, -1, -2, 100000).ulps, 1);
+    for (int e = -100; e < 100; e++)
+        for (int i = 0; i < 200; i++) {
+            const float x = (float)ldexp(1 + i / 200.0, e);
+            check("reciprocal, relative", fabs((double)evaluate(RECIPROCAL, x) * (double)x - 1), 0x1p-23);
+        }
+    assert_true(evaluate(RECIPROCAL, 1) == 1 && evaluate(RECIPROCAL, -4) == -0.25f && isnan(evaluate(RECIPROCAL, NAN)));
 }
 
 static void test_exp(void **state)
@@ -94,15 +109,15 @@ static void test_tanh(void **state)
     assert_true(evaluate(TANH, 0) == 0 && evaluate(TANH, -0.0f) == 0);
 }
 
-static void test_normal_distribution(void **state)
+static void test_normal_tail(void **state)
 {
     (void)state;
-    check("Phi", worst(CDF, -15, 15, 300000).absolute, 0x1p-22);
-    check("Phi, relative", worst(CDF, -5, 5, 200000).relative, 0x1p-20);
-    check("density", worst(DENSITY, -15, 15, 300000).absolute, 0x1p-24);
-    check("density, relative", worst(DENSITY, -5, 5, 200000).relative, 0x1p-20);
-    assert_true(evaluate(CDF, 20) == 1 && evaluate(CDF, -20) == 0 && evaluate(CDF, 1e30f) == 1 && evaluate(CDF, -INFINITY) == 0);
-    assert_true(evaluate(CDF, INFINITY) == 1 && evaluate(DENSITY, INFINITY) == 0 && isnan(evaluate(CDF, NAN)) && isnan(evaluate(DENSITY, NAN)));
+    check("Phi(-z)", worst(TAIL, 0, 15, 300000).absolute, 0x1p-22);
+    check("Phi(-z), relative", worst(TAIL, 0, 5, 200000).relative, 0x1p-20);
+    check("density", worst(DENSITY, 0, 15, 300000).absolute, 0x1p-24);
+    check("density, relative", worst(DENSITY, 0, 5, 200000).relative, 0x1p-20);
+    assert_true(evaluate(TAIL, 20) == 0 && evaluate(TAIL, 1e30f) == 0 && evaluate(TAIL, INFINITY) == 0 && evaluate(DENSITY, INFINITY) == 0);
+    assert_true(isnan(evaluate(TAIL, NAN)) && isnan(evaluate(DENSITY, NAN)));
 }
 
 /* Lanes are independent and in place; the sum has all of them. */
@@ -145,10 +160,11 @@ static void test_dropout_decisions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reciprocal),
         cmocka_unit_test(test_exp),
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_tanh),
-        cmocka_unit_test(test_normal_distribution),
+        cmocka_unit_test(test_normal_tail),
         cmocka_unit_test(test_lanes),
         cmocka_unit_test(test_dropout_decisions),
     };

@@ -1,9 +1,9 @@
 /* tiny_net.c - see tiny_net.h. */
 #include "tiny_net.h"
 
+#include "../nets/amp.h"
 #include "../nets/grad.h"
 #include "../nets/layers.h"
-#include "../nets/optim.h"
 #include "ref/ref.h"
 
 #include <math.h>
@@ -50,37 +50,73 @@ NetConfig tiny_config(int64_t batch)
     return c;
 }
 
-void plain_net_build(int64_t batch, bool accumulate, Net *out)
+PlainConfig plain_config(int64_t batch, bool accumulate)
 {
-    const float mean[3] = { 0.5f, 0.5f, 0.5f }, deviation[3] = { 0.25f, 0.25f, 0.25f };
+    return (PlainConfig){ .batch = batch, .type = DTYPE_F32, .deviation = 0.25f,
+                          .optim = { .kind = OPTIM_SGD, .momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f,
+                                     .trust = 0.01f, .weight_decay = 1e-4f, .accumulate = accumulate } };
+}
+
+/* A convolution with bias and ReLU, or with batch norm and ReLU. */
+static Value plain_conv(Graph *g, const PlainConfig *c, const char *name, Value x, int kernel, int64_t channels, int stride)
+{
+    if (!c->batch_norm)
+        return layer_conv_bias_relu(g, name, x, kernel, channels, stride);
+    char norm[GRAPH_NAME_BYTES];
+    snprintf(norm, sizeof norm, "%s_norm", name);
+    return layer_batchnorm_relu(g, norm, layer_conv(g, name, x, kernel, channels, stride));
+}
+
+static Value plain_logits(Graph *g, const PlainConfig *c, Value image)
+{
+    const float mean[3] = { 0.5f, 0.5f, 0.5f }, deviation[3] = { c->deviation, c->deviation, c->deviation };
+    Value x = layer_normalize(g, "input", image, mean, deviation);
+    x = plain_conv(g, c, "conv1", x, 3, 16, 1);
+    x = layer_maxpool(g, "pool", x, 3, 2);
+    Value y = plain_conv(g, c, "conv2", x, 3, 16, 1);
+    x = graph_emit(g, (OpDesc){ .kind = OP_add }, 2, (Value[]){ x, y });
+    x = plain_conv(g, c, "conv3", x, 1, 32, 2);
+    return layer_linear(g, "fc", layer_global_avgpool(g, "mean", x), 10);
+}
+
+void plain_net_build_as(const PlainConfig *c, Net *out)
+{
+    const Tensor one = tensor_1d(DTYPE_F32, 1), eight = tensor_1d(DTYPE_F32, 8);
     Graph *g;
     expect_ok(graph_create(&g));
-    *out = (Net){ .config = tiny_config(batch), .graph = g, .eval_metrics = NO_VALUE };
+    const NetConfig config = tiny_config(c->batch);
+    *out = net_blank(&config);
+    out->graph = g;
     out->config.size = 16;
-    out->config.accumulate = accumulate;
-    out->image = graph_value(g, "image", tensor_4d(DTYPE_U8, batch, 16, 16, 3), MEM_INPUT);
-    out->labels = graph_value(g, "labels", tensor_1d(DTYPE_I32, batch), MEM_INPUT);
-    out->scale = graph_value(g, "scale", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
-    out->hyper = graph_value(g, "hyper", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
+    out->config.accumulate = c->optim.accumulate;
+    out->config.amp = c->type == DTYPE_F16 ? AMP_FP16 : c->type == DTYPE_BF16 ? AMP_BF16 : AMP_OFF;
+    out->image = graph_value(g, "image", tensor_4d(DTYPE_U8, c->batch, 16, 16, 3), MEM_INPUT);
+    out->labels = graph_value(g, "labels", tensor_1d(DTYPE_I32, c->batch), MEM_INPUT);
+    out->scale = graph_value(g, "scale", one, MEM_INPUT);
+    out->hyper = graph_value(g, "hyper", eight, MEM_INPUT);
     out->metrics = graph_value(g, "metrics", tensor_1d(DTYPE_F32, 4), MEM_INPUT);
-    out->norm2 = graph_value(g, "norm2", tensor_1d(DTYPE_F32, 1), MEM_INPUT);
+    out->norm2 = graph_value(g, "norm2", one, MEM_INPUT);
 
-    Value x = layer_normalize(g, "input", out->image, mean, deviation);
-    x = layer_conv_bias_relu(g, "conv1", x, 3, 16, 1);
-    x = layer_maxpool(g, "pool", x, 3, 2);
-    Value y = layer_conv_bias_relu(g, "conv2", x, 3, 16, 1);
-    x = graph_emit(g, (OpDesc){ .kind = OP_add }, 2, (Value[]){ x, y });
-    x = layer_conv_bias_relu(g, "conv3", x, 1, 32, 2);
-    out->logits = layer_linear(g, "fc", layer_global_avgpool(g, "mean", x), 10);
-    layer_loss(g, "loss", out->logits, out->labels, out->scale, out->metrics);
+    out->logits = plain_logits(g, c, out->image);
+    out->control = graph_value(g, "control", eight, MEM_INPUT);
+    Value scale = out->scale;
+    if (c->optim.loss_scale)
+        scale = optim_window_scale(g, out->scale, out->control);
+    layer_loss(g, "loss", out->logits, out->labels, scale, out->metrics);
+    if (c->type != DTYPE_F32)
+        amp_apply(g, 0, c->type);
 
-    out->control = graph_value(g, "control", tensor_1d(DTYPE_F32, 8), MEM_INPUT);
-    grad_append(g, accumulate);
+    grad_append(g, c->optim.accumulate);
     optim_append_zero(g, out->metrics);
-    optim_append(g, &(OptimConfig){ .momentum = 0.9f, .weight_decay = 1e-4f, .accumulate = accumulate },
-                 &(OptimInputs){ out->hyper, out->norm2, out->control });
+    optim_append(g, &c->optim, &(OptimInputs){ out->hyper, out->norm2, out->control });
     copies_append(g);
     expect_ok(graph_status(g));
+}
+
+void plain_net_build(int64_t batch, bool accumulate, Net *out)
+{
+    PlainConfig c = plain_config(batch, accumulate);
+    plain_net_build_as(&c, out);
 }
 
 static size_t image_bytes(const NetConfig *c)
@@ -112,7 +148,7 @@ void tiny_data_free(TinyData *d)
 MicroBatch tiny_batch(const TinyData *d, const NetConfig *c, int64_t first)
 {
     assert_true(first + c->batch <= DATA_SAMPLES);
-    return (MicroBatch){ d->pixels + image_bytes(c) * (size_t)first, d->labels + first };
+    return (MicroBatch){ .pixels = d->pixels + image_bytes(c) * (size_t)first, .labels = d->labels + first, .counted = c->batch };
 }
 
 /* Moves parameters off a start of 0 or 1, where gradients would be 0 or terms could be left out unseen. */
@@ -177,9 +213,11 @@ float *tiny_read(Tiny *t, Value v)
     float        *values = malloc((size_t)n * sizeof *values);
     assert_non_null(values);
     expect_ok(exec_read(t->session.exec, v, values));
-    if (shape->dtype == DTYPE_BF16)
-        for (int64_t i = n - 1; i >= 0; i--)
-            values[i] = bf16_to_f32(((uint16_t *)(void *)values)[i]);
+    if (shape->dtype == DTYPE_BF16 || shape->dtype == DTYPE_F16)
+        for (int64_t i = n - 1; i >= 0; i--) {
+            uint16_t half = ((uint16_t *)(void *)values)[i];
+            values[i] = shape->dtype == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+        }
     return values;
 }
 

@@ -5,6 +5,7 @@
 #define BATCHMARK_TESTS_TINY_NET_H
 
 #include "../nets/nets.h"
+#include "../nets/optim.h"
 
 /* Fails the test with the status' own text. */
 void expect_ok(Status s);
@@ -23,6 +24,18 @@ NetConfig tiny_config(int64_t batch);
  * linear layer. */
 void plain_net_build(int64_t batch, bool accumulate, Net *out);
 
+/* The same with another optimiser, precision (with a loss scale if the optimiser has one), or batch norm after each
+ * convolution. */
+typedef struct PlainConfig {
+    int64_t     batch;
+    Dtype       type;
+    bool        batch_norm;
+    float       deviation; /* that the pixels, from 0 to 1, are divided by after 1/2 is taken off */
+    OptimConfig optim;
+} PlainConfig;
+PlainConfig plain_config(int64_t batch, bool accumulate); /* SGD with momentum 0.9; the others' numbers are set too */
+void plain_net_build_as(const PlainConfig *config, Net *out);
+
 /* Random images and labels; the caller frees with tiny_data_free. */
 typedef struct TinyData { uint8_t *pixels; int32_t *labels; } TinyData;
 TinyData tiny_data(const NetConfig *config, uint64_t seed);
@@ -38,7 +51,7 @@ void tiny_close(Tiny *t);
 /* Trains `steps` updates of `accum` micro-batches each on data of this seed and returns the last result. */
 StepResult tiny_train(Tiny *t, int steps, int accum, uint64_t seed);
 
-/* A value as floats (bf16 widened); the caller frees. */
+/* A value as floats (bf16 and f16 widened); the caller frees. */
 float *tiny_read(Tiny *t, Value v);
 
 /* Hash of all parameters and running statistics, bit by bit. */

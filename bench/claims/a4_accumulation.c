@@ -45,9 +45,7 @@ static void plain_body(Net *net)
 
 Status plain_net_build(const NetConfig *config, Net *out)
 {
-    memset(out, 0, sizeof *out);
-    out->config = *config;
-    out->eval_metrics = NO_VALUE;
+    *out = net_blank(config);
     TRY(graph_create(&out->graph));
     plain_body(out);
     Status status = graph_status(out->graph);

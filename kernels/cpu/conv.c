@@ -1,11 +1,14 @@
-/* conv.c - convolutions: forward, gradient of the data, gradient of the weights; by oneDNN, or by own kernels where there is AMX.
+/* conv.c - convolutions: forward, gradient of the data, gradient of the weights; by oneDNN, or by own kernels where there is AMX
+ * and for those to a few channels.
  *
  * Weights are in the layout that the primitive asks for. A gradient that accumulates is computed into scratch and added,
  * because oneDNN's backward convolutions overwrite. A first convolution (image channels in, blocked channels out) gets a copy
  * of x as nchw, because for nhwc oneDNN only has its reference loops there. */
 #include "amx_conv.h"
 #include "amx_wgrad.h"
+#include "conv_narrow.h"
 #include "cpu.h"
+#include "wgrad_rows.h"
 
 #include <stdlib.h>
 
@@ -131,6 +134,12 @@ static bool is_amx(const CpuBackend *be, const OpDesc *op)
     return op->kind == OP_conv2d_wgrad ? amx_wgrad_fits(be, op) : amx_conv_fits(be, op);
 }
 
+/* The weights' gradient of large fp32 images; it adds to dw by itself, too. */
+static bool is_rows(const CpuBackend *be, const OpDesc *op)
+{
+    return op->kind == OP_conv2d_wgrad && wgrad_rows_fits(be, op);
+}
+
 static Status amx_query(CpuBackend *be, const OpDesc *op, OpNeeds *needs)
 {
     const bool wgrad = op->kind == OP_conv2d_wgrad;
@@ -139,13 +148,30 @@ static Status amx_query(CpuBackend *be, const OpDesc *op, OpNeeds *needs)
     Status status = wgrad ? cpu_layout_id(be, &op->out[0], md, &needs->out_layout[0])
                           : cpu_layout_id(be, &op->in[1], md, &needs->in_layout[1]);
     compat_md_destroy(md);
-    needs->scratch = wgrad ? amx_wgrad_scratch(be, op) : amx_conv_scratch(be, op);
+    needs->scratch = is_rows(be, op) ? 0 : wgrad ? amx_wgrad_scratch(be, op) : amx_conv_scratch(be, op);
     return status;
 }
 
-static void amx_run(const CpuBackend *be, const OpDesc *op, void *const *buf, void *scratch)
+static Status narrow_query(const CpuBackend *be, const OpDesc *op, OpNeeds *needs)
 {
-    if (op->kind == OP_conv2d_wgrad)
+    *(op->kind == OP_conv2d_wgrad ? &needs->out_layout[0] : &needs->in_layout[1]) = LAYOUT_PLAIN;
+    needs->scratch = narrow_conv_scratch(be, op);
+    return status_ok();
+}
+
+/* The ops without a oneDNN primitive. */
+static bool is_own(const CpuBackend *be, const OpDesc *op)
+{
+    return narrow_conv_fits(be, op) || is_amx(be, op) || is_rows(be, op);
+}
+
+static void own_run(const CpuBackend *be, const OpDesc *op, void *const *buf, void *scratch)
+{
+    if (narrow_conv_fits(be, op))
+        narrow_conv_run(be, op, buf, scratch);
+    else if (is_rows(be, op))
+        wgrad_rows_run(be, op, buf[0], buf[1], buf[2]);
+    else if (op->kind == OP_conv2d_wgrad)
         amx_wgrad_run(be, op, buf[0], buf[1], buf[2], scratch);
     else
         amx_conv_run(be, op, buf, scratch);
@@ -154,7 +180,9 @@ static void amx_run(const CpuBackend *be, const OpDesc *op, void *const *buf, vo
 static Status conv_query(Backend *base, const OpDesc *op, OpNeeds *needs)
 {
     CpuBackend *be = cpu_of(base);
-    if (is_amx(be, op))
+    if (narrow_conv_fits(be, op))
+        return narrow_query(be, op, needs);
+    if (is_amx(be, op) || is_rows(be, op))
         return amx_query(be, op, needs);
     dnnl_primitive_desc_t pd;
     TRY(conv_pd_create(be, op, &pd));
@@ -232,8 +260,8 @@ static Status conv_prepare(Backend *base, const OpDesc *op, void **state)
     CpuBackend *be = cpu_of(base);
     Status      status;
     dnnl_primitive_desc_t pd = NULL;
-    *state = NULL; /* stays so for AMX */
-    if (is_amx(be, op))
+    *state = NULL; /* stays so for own kernels */
+    if (is_own(be, op))
         return status_ok();
     ConvState *s = calloc(1, sizeof *s);
     if (!s)
@@ -258,7 +286,7 @@ static Status conv_run(Backend *be, const OpDesc *op, void *state, void *const *
 {
     ConvState *s = state;
     if (!s) {
-        amx_run(cpu_of(be), op, buf, scratch);
+        own_run(cpu_of(be), op, buf, scratch);
         return status_ok();
     }
     if (s->to_nchw)

@@ -22,7 +22,8 @@ typedef struct CpuBackend {
 static inline CpuBackend *cpu_of(Backend *be) { return (CpuBackend *)be; }
 
 extern const BackendVtable cpu_backend;
-extern const Kernel *const cpu_kernels[OP_COUNT];
+extern const Kernel *const cpu_kernels[OP_COUNT];       /* of the backend: f16 too (half.h) */
+extern const Kernel *const cpu_float_kernels[OP_COUNT]; /* what they rest on: f32 and bf16 */
 
 /* ---- errors */
 

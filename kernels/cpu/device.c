@@ -21,7 +21,7 @@ static bool isa_has(dnnl_cpu_isa_t wanted)
 static Status choose_layouts(CpuBackend *be, const char *layout)
 {
     bool blocked = isa_has(dnnl_cpu_isa_avx512_core);
-    be->blocked[DTYPE_F32] = be->blocked[DTYPE_U8] = blocked;
+    be->blocked[DTYPE_F32] = be->blocked[DTYPE_F16] = be->blocked[DTYPE_U8] = blocked;
     be->blocked[DTYPE_BF16] = blocked && !be->amx;
     if (!layout || !strcmp(layout, "auto"))
         return status_ok();
@@ -109,6 +109,8 @@ static void cpu_describe(Backend *base, BackendInfo *info)
     info->fast_bf16 = isa_has(dnnl_cpu_isa_avx512_core_bf16);
     if (!info->fast_bf16)
         snprintf(info->bf16_reason, sizeof info->bf16_reason, "this CPU has no bf16 arithmetic (avx512_bf16 or amx_bf16)");
+    snprintf(info->fp16_reason, sizeof info->fp16_reason,
+             "this CPU backend runs fp16 as numerics only: values rounded to fp16, sums in fp32");
 }
 
 /* Large blocks in 2 MiB pages where the system gives them on request: fewer TLB misses, 10-15 % on a training step. */

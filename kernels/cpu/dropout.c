@@ -9,11 +9,10 @@ ALWAYS_INLINE void drop_row(Dtype t, const DropoutVec *d, int64_t row, int64_t k
     for (int64_t j = 0; j < k; j += 64) {
         const uint64_t keep = dropout_keep64(d, row, j);
         const int64_t  n = k - j < 64 ? k - j : 64, i = row * k + j;
-        for (int64_t at = 0; at < n; at += LANES) {
-            const int lanes = vec_lanes(n - at);
+        FOR_BLOCKS(at, 0, n, lanes, {
             VecF v = vec_load_some(t, x, i + at, lanes) * d->scale;
             vec_store_some(t, y, i + at, vec_keep(v, dropout_sixteen(keep, at)), lanes);
-        }
+        });
     }
 }
 

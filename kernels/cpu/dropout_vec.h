@@ -12,7 +12,8 @@ typedef uint64_t VecW __attribute__((vector_size(64)));
 
 /* One dropout of one call, seen as rows x columns. */
 typedef struct DropoutVec {
-    uint64_t seed, stream;
+    uint64_t key[10][2];   /* of each round, from the seed */
+    uint64_t stream;
     int64_t  blocks;       /* of a row: ceil(columns / 8) */
     uint16_t last_dropped; /* 16 bits up to this are dropped ... */
     bool     drops;        /* ... if anything is at all */
@@ -22,12 +23,16 @@ typedef struct DropoutVec {
 static inline DropoutVec dropout_vec(const int32_t rng[4], uint32_t stream, int64_t columns, float p)
 {
     const uint32_t threshold = dropout_threshold(p);
-    return (DropoutVec){ .seed = (uint32_t)rng[0] | (uint64_t)(uint32_t)rng[1] << 32,
-                         .stream = (uint64_t)stream << 32 | (uint32_t)rng[2],
-                         .blocks = (columns + 7) / 8,
-                         .last_dropped = (uint16_t)(threshold - 1), /* 65535 where p rounds to 1 */
-                         .drops = threshold > 0,
-                         .scale = (float)(1.0 / (1.0 - (double)p)) };
+    DropoutVec d = { .stream = (uint64_t)stream << 32 | (uint32_t)rng[2],
+                     .blocks = (columns + 7) / 8,
+                     .last_dropped = (uint16_t)(threshold - 1), /* 65535 where p rounds to 1 */
+                     .drops = threshold > 0,
+                     .scale = (float)(1.0 / (1.0 - (double)p)) };
+    for (uint32_t round = 0; round < COUNT_OF(d.key); round++) {
+        d.key[round][0] = (uint32_t)rng[0] + round * 0x9E3779B9u;
+        d.key[round][1] = (uint32_t)rng[1] + round * 0xBB67AE85u;
+    }
+    return d;
 }
 
 /* Products of the lower halves. */
@@ -37,6 +42,16 @@ ALWAYS_INLINE VecW dropout_multiply(VecW a, uint32_t b)
     return (VecW)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(b));
 #else
     return (a & 0xffffffffu) * (VecW){ b, b, b, b, b, b, b, b };
+#endif
+}
+
+/* Upper halves moved down. A shuffle, since the multiplications are what keeps the shifter's port busy. */
+ALWAYS_INLINE VecW dropout_upper(VecW a)
+{
+#ifdef __AVX512F__
+    return (VecW)_mm512_shuffle_epi32((__m512i)a, _MM_PERM_DDBB);
+#else
+    return a >> 32;
 #endif
 }
 
@@ -68,15 +83,12 @@ ALWAYS_INLINE uint64_t dropout_keep64(const DropoutVec *d, int64_t row, int64_t 
     const VecW block = { 0, 4, 1, 5, 2, 6, 3, 7 };
     VecW c0 = block + (uint64_t)(row * d->blocks + j / 8), c1 = c0 >> 32;
     VecW c2 = (VecW){ 0 } + (uint32_t)d->stream, c3 = (VecW){ 0 } + (d->stream >> 32);
-    uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
-    for (int round = 0; round < 10; round++) {
+    for (size_t round = 0; round < COUNT_OF(d->key); round++) {
         VecW p0 = dropout_multiply(c0, 0xD2511F53u), p1 = dropout_multiply(c2, 0xCD9E8D57u);
-        c0 = (p1 >> 32) ^ c1 ^ k0;
-        c2 = (p0 >> 32) ^ c3 ^ k1;
+        c0 = dropout_upper(p1) ^ c1 ^ d->key[round][0];
+        c2 = dropout_upper(p0) ^ c3 ^ d->key[round][1];
         c1 = p1;
         c3 = p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
     }
     return dropout_above((c0 & 0xffffffffu) | c1 << 32, (c2 & 0xffffffffu) | c3 << 32, d->last_dropped);
 }

@@ -9,6 +9,9 @@
 
 /* ---- forward */
 
+/* Which inputs a row is made of. */
+typedef enum Parts { PLAIN, RESIDUAL, DROPOUT } Parts;
+
 typedef struct Forward {
     int64_t k;
     const void  *x, *residual;
@@ -16,11 +19,10 @@ typedef struct Forward {
     void        *y, *sum; /* sum is x where there is no residual */
     float       *mean, *invstd;
     float        eps;
+    Dtype        dtype;
+    Parts        parts;
     DropoutVec   dropout;
 } Forward;
-
-/* Which inputs a row is made of. */
-typedef enum Parts { PLAIN, RESIDUAL, DROPOUT } Parts;
 
 ALWAYS_INLINE VecF round_to(Dtype t, VecF v) { return t == DTYPE_BF16 ? vec_from_bf16(vec_to_bf16(v)) : v; }
 
@@ -74,26 +76,29 @@ ALWAYS_INLINE float square_row(Dtype t, const void *v, int64_t start, int64_t k,
     return vec_sum((total[0] + total[1]) + (total[2] + total[3]));
 }
 
-ALWAYS_INLINE void forward_row(Dtype t, Parts parts, const Forward *f, int64_t row)
+ALWAYS_INLINE void forward_row_of(Dtype t, Parts parts, const Forward *f, int64_t row)
 {
     const int64_t start = row * f->k;
     const float mean = sum_row(t, parts, f, row) / (float)f->k;
     const float invstd = 1.0f / sqrtf(square_row(t, f->sum, start, f->k, mean) / (float)f->k + f->eps);
     f->mean[row] = mean;
     f->invstd[row] = invstd;
-    for (int64_t j = 0; j < f->k; j += LANES) {
-        const int lanes = vec_lanes(f->k - j);
+    FOR_BLOCKS(j, 0, f->k, lanes, {
         VecF normal = (vec_load_some(t, f->sum, start + j, lanes) - mean) * invstd;
         VecF gamma = vec_load_some(DTYPE_F32, f->gamma, j, lanes), beta = vec_load_some(DTYPE_F32, f->beta, j, lanes);
         vec_store_some(t, f->y, start + j, vec_fma(normal, gamma, beta), lanes);
-    }
+    });
 }
 
-ALWAYS_INLINE void forward_rows(Dtype t, Parts parts, const Forward *f, int64_t rows, int threads)
+/* Type and parts as constants. */
+static void forward_row(const Forward *f, int64_t row)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t row = 0; row < rows; row++)
-        forward_row(t, parts, f, row);
+    const bool f32 = f->dtype == DTYPE_F32;
+    switch (f->parts) {
+    case PLAIN:    f32 ? forward_row_of(DTYPE_F32, PLAIN, f, row) : forward_row_of(DTYPE_BF16, PLAIN, f, row); break;
+    case RESIDUAL: f32 ? forward_row_of(DTYPE_F32, RESIDUAL, f, row) : forward_row_of(DTYPE_BF16, RESIDUAL, f, row); break;
+    case DROPOUT:  f32 ? forward_row_of(DTYPE_F32, DROPOUT, f, row) : forward_row_of(DTYPE_BF16, DROPOUT, f, row); break;
+    }
 }
 
 static Status layernorm_query(Backend *be, const OpDesc *op, OpNeeds *needs)
@@ -105,19 +110,17 @@ static Status layernorm_query(Backend *be, const OpDesc *op, OpNeeds *needs)
 static Status layernorm_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)
 {
     (void)state, (void)scratch;
-    const int     threads = cpu_of(base)->threads, n = op->n_in;
+    const int     n = op->n_in;
     const int64_t rows = op->in[0].dim[0], k = op->in[0].dim[1];
-    const bool    f32 = op->in[0].dtype == DTYPE_F32;
-    Forward f = { .k = k, .x = buf[0], .gamma = buf[1], .beta = buf[2], .residual = op->attr.residual ? buf[3] : NULL, .y = buf[n],
-                  .mean = buf[n + 1], .invstd = buf[n + 2], .sum = op->attr.residual ? buf[n + 3] : buf[0], .eps = op->attr.eps };
-    if (op->attr.dropout > 0) {
+    const bool    residual = op->attr.residual, drops = op->attr.dropout > 0;
+    Forward f = { .k = k, .x = buf[0], .gamma = buf[1], .beta = buf[2], .residual = residual ? buf[3] : NULL, .y = buf[n],
+                  .mean = buf[n + 1], .invstd = buf[n + 2], .sum = residual ? buf[n + 3] : buf[0], .eps = op->attr.eps,
+                  .dtype = op->in[0].dtype, .parts = drops ? DROPOUT : residual ? RESIDUAL : PLAIN };
+    if (drops)
         f.dropout = dropout_vec(buf[4], op->attr.stream, k, op->attr.dropout);
-        f32 ? forward_rows(DTYPE_F32, DROPOUT, &f, rows, threads) : forward_rows(DTYPE_BF16, DROPOUT, &f, rows, threads);
-    } else if (op->attr.residual) {
-        f32 ? forward_rows(DTYPE_F32, RESIDUAL, &f, rows, threads) : forward_rows(DTYPE_BF16, RESIDUAL, &f, rows, threads);
-    } else {
-        f32 ? forward_rows(DTYPE_F32, PLAIN, &f, rows, threads) : forward_rows(DTYPE_BF16, PLAIN, &f, rows, threads);
-    }
+#pragma omp parallel for num_threads(cpu_of(base)->threads) schedule(static)
+    for (int64_t row = 0; row < rows; row++)
+        forward_row(&f, row);
     return status_ok();
 }
 
@@ -131,6 +134,8 @@ typedef struct Backward {
     const float *gamma, *mean, *invstd;
     void        *dx, *dresidual;
     float       *partial;           /* [chunks][2][padded]: of dgamma and dbeta */
+    Dtype        dtype;
+    bool         drops;
     DropoutVec   dropout;
 } Backward;
 
@@ -149,18 +154,17 @@ ALWAYS_INLINE RowMeans gather_row(Dtype t, const Backward *b, int64_t row, float
 {
     const int64_t start = row * b->k;
     const float   mean = b->mean[row], invstd = b->invstd[row];
-    VecF g_total[2] = { { 0 } }, product_total[2] = { { 0 } };
-    for (int64_t j = 0, odd = 0; j < b->k; j += LANES, odd ^= 1) {
-        const int lanes = vec_lanes(b->k - j);
+    VecF g_total = { 0 }, product_total = { 0 };
+    FOR_BLOCKS(j, 0, b->k, lanes, {
         VecF dy = vec_load_some(t, b->dy, start + j, lanes);
         VecF normal = (vec_load_some(t, b->sum, start + j, lanes) - mean) * invstd;
         VecF g = dy * vec_load_some(DTYPE_F32, b->gamma, j, lanes);
-        g_total[odd] += g;
-        product_total[odd] = vec_fma(g, normal, product_total[odd]);
+        g_total += g;
+        product_total = vec_fma(g, normal, product_total);
         vec_store_f32(dgamma + j, vec_fma(dy, normal, vec_load_f32(dgamma + j)));
         vec_store_f32(dbeta + j, vec_load_f32(dbeta + j) + dy);
-    }
-    return (RowMeans){ vec_sum(g_total[0] + g_total[1]) / (float)b->k, vec_sum(product_total[0] + product_total[1]) / (float)b->k };
+    });
+    return (RowMeans){ vec_sum(g_total) / (float)b->k, vec_sum(product_total) / (float)b->k };
 }
 
 /* d = invstd (g - mean of g - n mean of g n), at sum; dx may lie on dy. */
@@ -178,27 +182,32 @@ ALWAYS_INLINE void output_block(Dtype t, bool drops, const Backward *b, int64_t 
     vec_store_some(t, b->dx, i, d, lanes);
 }
 
-ALWAYS_INLINE void backward_row(Dtype t, bool drops, const Backward *b, int64_t row, float *dgamma, float *dbeta)
+ALWAYS_INLINE void backward_row_of(Dtype t, bool drops, const Backward *b, int64_t row, float *dgamma, float *dbeta)
 {
     const RowMeans m = gather_row(t, b, row, dgamma, dbeta);
     for (int64_t j = 0; j < b->k; j += 64) {
         const uint64_t keep = drops ? dropout_keep64(&b->dropout, row, j) : 0;
         const int64_t  n = b->k - j < 64 ? b->k - j : 64;
-        for (int64_t at = 0; at < n; at += LANES)
-            output_block(t, drops, b, row, j + at, m, dropout_sixteen(keep, at), vec_lanes(n - at));
+        FOR_BLOCKS(at, 0, n, lanes, { output_block(t, drops, b, row, j + at, m, dropout_sixteen(keep, at), lanes); });
     }
 }
 
-ALWAYS_INLINE void backward_rows(Dtype t, bool drops, const Backward *b, int threads)
+static void backward_row(const Backward *b, int64_t row, float *dgamma, float *dbeta)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t c = 0; c < chunk_count(b->rows); c++) {
-        float *dgamma = b->partial + c * 2 * b->padded, *dbeta = dgamma + b->padded;
-        const int64_t last = (c + 1) * b->chunk < b->rows ? (c + 1) * b->chunk : b->rows;
-        memset(dgamma, 0, (size_t)b->padded * 2 * sizeof *dgamma);
-        for (int64_t row = c * b->chunk; row < last; row++)
-            backward_row(t, drops, b, row, dgamma, dbeta);
-    }
+    const bool f32 = b->dtype == DTYPE_F32;
+    if (b->drops)
+        f32 ? backward_row_of(DTYPE_F32, true, b, row, dgamma, dbeta) : backward_row_of(DTYPE_BF16, true, b, row, dgamma, dbeta);
+    else
+        f32 ? backward_row_of(DTYPE_F32, false, b, row, dgamma, dbeta) : backward_row_of(DTYPE_BF16, false, b, row, dgamma, dbeta);
+}
+
+static void backward_chunk(const Backward *b, int64_t c)
+{
+    const int64_t last = (c + 1) * b->chunk < b->rows ? (c + 1) * b->chunk : b->rows;
+    float *dgamma = b->partial + c * 2 * b->padded, *dbeta = dgamma + b->padded;
+    memset(dgamma, 0, (size_t)b->padded * 2 * sizeof *dgamma);
+    for (int64_t row = c * b->chunk; row < last; row++)
+        backward_row(b, row, dgamma, dbeta);
 }
 
 /* out (K) = or += the sum over chunks of vector `which` of the two. */
@@ -228,16 +237,15 @@ static Status layernorm_grad_run(Backend *base, const OpDesc *op, void *state, v
     (void)state;
     const int     threads = cpu_of(base)->threads, n = op->n_in;
     const int64_t rows = op->in[0].dim[0], k = op->in[0].dim[1];
-    const bool    f32 = op->in[0].dtype == DTYPE_F32, drops = op->attr.dropout > 0;
+    const bool    drops = op->attr.dropout > 0;
     Backward b = { .rows = rows, .k = k, .padded = (k + LANES - 1) / LANES * LANES, .chunk = chunk_rows(rows), .sum = buf[0], .dy = buf[1],
-                   .gamma = buf[2], .mean = buf[3], .invstd = buf[4], .dx = buf[n], .partial = scratch };
-    if (drops) {
-        b.dresidual = buf[n + 3];
+                   .gamma = buf[2], .mean = buf[3], .invstd = buf[4], .dx = buf[n], .dresidual = drops ? buf[n + 3] : NULL,
+                   .partial = scratch, .dtype = op->in[0].dtype, .drops = drops };
+    if (drops)
         b.dropout = dropout_vec(buf[5], op->attr.stream, k, op->attr.dropout);
-        f32 ? backward_rows(DTYPE_F32, true, &b, threads) : backward_rows(DTYPE_BF16, true, &b, threads);
-    } else {
-        f32 ? backward_rows(DTYPE_F32, false, &b, threads) : backward_rows(DTYPE_BF16, false, &b, threads);
-    }
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t c = 0; c < chunk_count(rows); c++)
+        backward_chunk(&b, c);
     add_chunks(&b, 0, buf[n + 1], op->attr.accumulate, threads);
     add_chunks(&b, 1, buf[n + 2], op->attr.accumulate, threads);
     return status_ok();

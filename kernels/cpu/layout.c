@@ -75,7 +75,8 @@ size_t cpu_tensor_bytes(const CpuBackend *be, const Tensor *t)
     if (t->layout < LAYOUT_PRIVATE)
         return tensor_bytes(t);
     CHECK(t->layout - LAYOUT_PRIVATE < be->layout_count);
-    return dnnl_memory_desc_get_size(be->layouts[t->layout - LAYOUT_PRIVATE]);
+    size_t bytes = dnnl_memory_desc_get_size(be->layouts[t->layout - LAYOUT_PRIVATE]);
+    return t->dtype == DTYPE_F16 ? bytes / 2 : bytes; /* the layout is that of an f32 tensor (half.c) */
 }
 
 ActView act_view(const CpuBackend *be, const Tensor *t)

@@ -9,8 +9,23 @@
 
 typedef struct RowResult { double loss; int hit, counted; } RowResult;
 
-/* Sixteen doubles. */
-typedef double VecD __attribute__((vector_size(128)));
+typedef double VecD __attribute__((vector_size(64)));
+
+/* Lanes l and l + 8 of v in lane l of two vectors. */
+typedef struct TwoVecD { VecD low, high; } TwoVecD;
+
+ALWAYS_INLINE TwoVecD widen(VecF v)
+{
+#ifdef __AVX512F__
+    const __m256d low = _mm512_castpd512_pd256((__m512d)v), high = _mm512_extractf64x4_pd((__m512d)v, 1);
+    return (TwoVecD){ (VecD)_mm512_cvtps_pd((__m256)low), (VecD)_mm512_cvtps_pd((__m256)high) };
+#else
+    typedef float Half __attribute__((vector_size(32)));
+    Half half[2];
+    memcpy(half, &v, sizeof v);
+    return (TwoVecD){ __builtin_convertvector(half[0], VecD), __builtin_convertvector(half[1], VecD) };
+#endif
+}
 
 typedef struct LossJob {
     int64_t classes;
@@ -46,28 +61,25 @@ ALWAYS_INLINE float row_largest(Dtype t, const void *x, int64_t start, int64_t n
 /* Sum of e^(x - largest) over a row. */
 ALWAYS_INLINE double row_sum(Dtype t, const void *x, int64_t start, int64_t n, float largest)
 {
-    VecD    sum = { 0 };
-    int64_t c = 0;
-    for (; c + LANES <= n; c += LANES)
-        sum += __builtin_convertvector(vec_exp(vec_load(t, x, start + c) - largest), VecD);
-    if (c < n) {
-        const int lanes = (int)(n - c);
-        VecF e = vec_exp(vec_load_some(t, x, start + c, lanes) - largest);
-        sum += __builtin_convertvector(vec_keep(e, (1u << lanes) - 1), VecD);
-    }
+    VecD low = { 0 }, high = { 0 };
+    FOR_BLOCKS(c, start, start + n, lanes, {
+        VecF e = vec_exp(vec_load_some(t, x, c, lanes) - largest);
+        TwoVecD d = widen(lanes == LANES ? e : vec_keep(e, (1u << lanes) - 1));
+        low += d.low;
+        high += d.high;
+    });
     double total = 0;
-    for (int l = 0; l < LANES; l++)
-        total += sum[l];
+    for (int l = 0; l < LANES / 2; l++)
+        total += low[l] + high[l];
     return total;
 }
 
 /* dx = factor e^(x - largest) */
 ALWAYS_INLINE void row_gradient(Dtype t, const void *x, void *dx, int64_t start, int64_t n, float largest, float factor)
 {
-    for (int64_t c = 0; c < n; c += LANES) {
-        const int lanes = vec_lanes(n - c);
-        vec_store_some(t, dx, start + c, factor * vec_exp(vec_load_some(t, x, start + c, lanes) - largest), lanes);
-    }
+    FOR_BLOCKS(c, start, start + n, lanes, {
+        vec_store_some(t, dx, c, factor * vec_exp(vec_load_some(t, x, c, lanes) - largest), lanes);
+    });
 }
 
 ALWAYS_INLINE void zero_row(Dtype t, void *dx, int64_t start, int64_t n)

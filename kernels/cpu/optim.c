@@ -87,7 +87,8 @@ static Status step_control_run(Backend *be, const OpDesc *op, void *state, void 
     return status_ok();
 }
 
-static void sgd_range(const OpAttr *a, float scale, float lr, const float *restrict g, float *restrict w, float *restrict m, int64_t n)
+static void sgd_range(const OpAttr *a, float scale, float lr, const float *restrict g, float *restrict w, float *restrict m,
+                      int64_t n)
 {
     const float momentum = a->momentum, decay = a->weight_decay;
     if (a->nesterov)

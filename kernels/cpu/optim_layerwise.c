@@ -6,7 +6,7 @@
 
 #include <omp.h>
 
-enum { BLOCK = 4096, SUM_LANES = 16 };
+enum { BLOCK = 4096, SUM_LANES = 32 };
 
 /* What both optimisers work on; v is LAMB's alone. */
 typedef struct Layerwise {
@@ -122,6 +122,21 @@ static Status layerwise_run(const CpuBackend *be, const OpDesc *op, void *const 
     return status_ok();
 }
 
+static inline void add_squares(float x, float y, double *x2, double *y2)
+{
+    *x2 += (double)x * (double)x;
+    *y2 += (double)y * (double)y;
+}
+
+static void add_lanes(const double *x2, const double *y2, double sums[2])
+{
+    sums[0] = sums[1] = 0;
+    for (int k = 0; k < SUM_LANES; k++) {
+        sums[0] += x2[k];
+        sums[1] += y2[k];
+    }
+}
+
 /* ---- LAMB ---- */
 
 static float lamb_trust(const OpAttr *a, double w, double u)
@@ -130,26 +145,26 @@ static float lamb_trust(const OpAttr *a, double w, double u)
     return w > 0 && u > 0 ? (float)(w / u) : 1;
 }
 
-/* Both averages take the gradient in; square sums of w and of u. */
+/* Both averages take the gradient in; u after that. */
+static inline float lamb_direction(const Adam *a, float g, float w, float *m, float *v)
+{
+    return adam_direction(a, g, m, v) + a->weight_decay * w;
+}
+
+/* Takes the gradient into the averages; square sums of w and of u. */
 static void lamb_measure(const Layerwise *l, int64_t at, int64_t n, double sums[2])
 {
     const float *restrict g = l->g + at, *restrict w = l->w + at;
     float       *restrict m = l->m + at, *restrict v = l->v + at;
     const Adam   adam = l->adam;
     double       w2[SUM_LANES] = { 0 }, u2[SUM_LANES] = { 0 };
-    for (int64_t i = 0; i < n; i += SUM_LANES) {
-        const int lanes = n - i < SUM_LANES ? (int)(n - i) : SUM_LANES;
-        for (int k = 0; k < lanes; k++) {
-            float u = adam_direction(&adam, g[i + k], &m[i + k], &v[i + k]) + adam.weight_decay * w[i + k];
-            w2[k] += (double)w[i + k] * (double)w[i + k];
-            u2[k] += (double)u * (double)u;
-        }
-    }
-    sums[0] = sums[1] = 0;
-    for (int k = 0; k < SUM_LANES; k++) {
-        sums[0] += w2[k];
-        sums[1] += u2[k];
-    }
+    int64_t      i = 0;
+    for (; i + SUM_LANES <= n; i += SUM_LANES)
+        for (int k = 0; k < SUM_LANES; k++)
+            add_squares(w[i + k], lamb_direction(&adam, g[i + k], w[i + k], &m[i + k], &v[i + k]), &w2[k], &u2[k]);
+    for (; i < n; i++)
+        add_squares(w[i], lamb_direction(&adam, g[i], w[i], &m[i], &v[i]), &w2[0], &u2[0]);
+    add_lanes(w2, u2, sums);
 }
 
 static void lamb_apply(const Layerwise *l, int64_t at, int64_t n, float trust)
@@ -181,19 +196,13 @@ static void lars_measure(const Layerwise *l, int64_t at, int64_t n, double sums[
     const float *restrict g = l->g + at, *restrict w = l->w + at;
     const float  scale = l->adam.scale;
     double       w2[SUM_LANES] = { 0 }, g2[SUM_LANES] = { 0 };
-    for (int64_t i = 0; i < n; i += SUM_LANES) {
-        const int lanes = n - i < SUM_LANES ? (int)(n - i) : SUM_LANES;
-        for (int k = 0; k < lanes; k++) {
-            float d = g[i + k] * scale;
-            w2[k] += (double)w[i + k] * (double)w[i + k];
-            g2[k] += (double)d * (double)d;
-        }
-    }
-    sums[0] = sums[1] = 0;
-    for (int k = 0; k < SUM_LANES; k++) {
-        sums[0] += w2[k];
-        sums[1] += g2[k];
-    }
+    int64_t      i = 0;
+    for (; i + SUM_LANES <= n; i += SUM_LANES)
+        for (int k = 0; k < SUM_LANES; k++)
+            add_squares(w[i + k], g[i + k] * scale, &w2[k], &g2[k]);
+    for (; i < n; i++)
+        add_squares(w[i], g[i] * scale, &w2[0], &g2[0]);
+    add_lanes(w2, g2, sums);
 }
 
 static void lars_apply(const Layerwise *l, int64_t at, int64_t n, float trust)

@@ -37,7 +37,7 @@ Status cpu_query_plain(const OpDesc *op, OpNeeds *needs)
 dnnl_data_type_t cpu_dnnl_type(Dtype t)
 {
     static const dnnl_data_type_t types[DTYPE_COUNT] = {
-        [DTYPE_F32] = dnnl_f32, [DTYPE_BF16] = dnnl_bf16, [DTYPE_I32] = dnnl_s32, [DTYPE_U8] = dnnl_u8,
+        [DTYPE_F32] = dnnl_f32, [DTYPE_BF16] = dnnl_bf16, [DTYPE_F16] = dnnl_f16, [DTYPE_I32] = dnnl_s32, [DTYPE_U8] = dnnl_u8,
         [DTYPE_BIT] = dnnl_data_type_undef,
     };
     return types[t];

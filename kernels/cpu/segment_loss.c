@@ -385,8 +385,8 @@ ALWAYS_INLINE void dice_tile(Dtype t, int classes, const PixelJob *j, int64_t im
     j->sums[image * j->tiles + first / TILE_PIXELS] = sums_of(&l);
 }
 
-/* With S = sum p + sum t + 1 and M = sum |p - t| = sum p + sum t - 2 sum p t, the soft Dice term is 1 - (S - M) / S = M / S: nothing
- * cancels. d loss / d x = (p - t) / n + p q ((1 - 2 t) / S - M / S^2). */
+/* With S = sum p + sum t + 1 and M = sum |p - t| = sum p + sum t - 2 sum p t, the soft Dice term is 1 - (S - M) / S = M / S:
+ * nothing cancels. d loss / d x = (p - t) / n + p q ((1 - 2 t) / S - M / S^2). */
 ALWAYS_INLINE void dice_grad_tile(Dtype t, int classes, const PixelJob *j, int64_t image, int64_t first, int64_t last)
 {
     const Sums  *s = &j->sums[image * j->tiles]; /* of the whole image by now */

@@ -23,10 +23,10 @@ void ref_compute(const OpDesc *op, const double *const *in, double *const *out)
     ops[op->kind](op, in, out);
 }
 
-/* Rounding a double first to float and then to bf16 could round twice the same way off a tie. So the step to float
+/* Rounding a double first to float and then to 16 bits could round twice the same way off a tie. So the step to float
  * rounds to odd: an inexact result takes the neighbour whose last bit is 1, which is never a tie for the second step
  * (Boldo & Melquiond 2008, "Emulation of FMA and correctly rounded sums"). */
-static uint16_t bf16_from_f64(double d)
+static float odd_float(double d)
 {
     union { float f; uint32_t u; } v;
     v.f = (float)d;
@@ -35,14 +35,20 @@ static uint16_t bf16_from_f64(double d)
             v.u--;
         v.u |= 1;
     }
-    return bf16_from_f32(v.f);
+    return v.f;
 }
+
+static uint16_t bf16_from_f64(double d) { return bf16_from_f32(odd_float(d)); }
+static uint16_t f16_from_f64(double d) { return f16_from_f32(odd_float(d)); }
 
 double ref_round(Dtype dtype, double v)
 {
-    if (dtype == DTYPE_F32)
-        return (double)(float)v;
-    return dtype == DTYPE_BF16 ? (double)bf16_to_f32(bf16_from_f64(v)) : v;
+    switch (dtype) {
+    case DTYPE_F32:  return (double)(float)v;
+    case DTYPE_BF16: return (double)bf16_to_f32(bf16_from_f64(v));
+    case DTYPE_F16:  return (double)f16_to_f32(f16_from_f64(v));
+    default:         return v;
+    }
 }
 
 void ref_load(const Tensor *t, const void *from, double *to)
@@ -52,6 +58,7 @@ void ref_load(const Tensor *t, const void *from, double *to)
         switch (t->dtype) {
         case DTYPE_F32:  to[i] = (double)((const float *)from)[i]; break;
         case DTYPE_BF16: to[i] = (double)bf16_to_f32(((const uint16_t *)from)[i]); break;
+        case DTYPE_F16:  to[i] = (double)f16_to_f32(((const uint16_t *)from)[i]); break;
         case DTYPE_I32:  to[i] = (double)((const int32_t *)from)[i]; break;
         case DTYPE_U8:   to[i] = (double)((const uint8_t *)from)[i]; break;
         case DTYPE_BIT:  to[i] = ((const uint8_t *)from)[i / 8] >> (i % 8) & 1; break;
@@ -68,6 +75,7 @@ void ref_store(const Tensor *t, const double *from, void *to)
         switch (t->dtype) {
         case DTYPE_F32:  ((float *)to)[i] = (float)from[i]; break;
         case DTYPE_BF16: ((uint16_t *)to)[i] = bf16_from_f64(from[i]); break;
+        case DTYPE_F16:  ((uint16_t *)to)[i] = f16_from_f64(from[i]); break;
         case DTYPE_I32:  ((int32_t *)to)[i] = (int32_t)from[i]; break;
         case DTYPE_U8:   ((uint8_t *)to)[i] = (uint8_t)from[i]; break;
         case DTYPE_BIT:  ((uint8_t *)to)[i / 8] |= (uint8_t)((from[i] != 0) << (i % 8)); break;
@@ -209,7 +217,7 @@ static void ref_describe(Backend *be, BackendInfo *info)
     snprintf(info->library, sizeof info->library, "float64 loops");
     info->threads = ((RefBackend *)be)->threads;
     info->memory_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    info->fast_bf16 = true; /* as fast as anything else here: bf16 nets can be verified everywhere */
+    info->fast_bf16 = info->fast_fp16 = true; /* as fast as anything else here: such nets can be verified everywhere */
 }
 
 static Status ref_alloc(Backend *be, size_t bytes, void **address)

@@ -8,17 +8,17 @@
  * Threads share the columns (and the rows where there are too few). A thread packs a chunk of b that stays in its
  * second-level cache, then strip after strip of a, and multiplies each with the whole chunk: every element of b is packed
  * once, those of a once a chunk. Packing w here costs less than keeping packed copies would: those have to be written, and
- * read again, after every update. Tiles are fast only if one factor comes from the first-level cache: 32 rows of a are
- * multiplied with the whole chunk 512 terms at a time, and the sums of 32 x 32 blocks wait in memory between. The order of
- * sums does not depend on the threads. */
+ * read again, after every update. Sums over the terms of a chunk stay in the tiles; between chunks they wait in memory. The
+ * order of sums does not depend on the threads. */
 #include "amx_linear.h"
 
 #include "amx_product.h"
 
 #include <omp.h>
 
-enum { UNIT = 2 * AMX_BLOCK, CHUNK_BYTES = 768 << 10, PIECE_STEPS = 16 };
-enum { MAX_TERMS = 768, MAX_TERMS_WGRAD = 3072 }; /* of a chunk: few, so that what is read of a row of w is long; dw is best written once */
+enum { UNIT = 2 * AMX_BLOCK, CHUNK_BYTES = 768 << 10 };
+/* Terms of a chunk: few, so that what is read of a row of w is long; many for dw, which is best written once. */
+enum { MAX_TERMS = 768, MAX_TERMS_WGRAD = 3072 };
 
 typedef struct Plan {
     int64_t rows, columns, terms;
@@ -53,7 +53,7 @@ static Plan plan_make(const OpDesc *op, int threads)
     p.a_bytes = 2 * (size_t)(p.strip * p.chunk_terms);
     p.b_bytes = 2 * (size_t)(p.chunk_columns * p.chunk_terms);
     p.keep_sums = p.chunk_terms < p.terms && op->kind != OP_linear_wgrad; /* dw itself is f32 */
-    p.sum_bytes = 4 * (size_t)((p.keep_sums ? ceil_div(p.rows, UNIT) * UNIT : UNIT) * p.chunk_columns);
+    p.sum_bytes = 4 * (size_t)(p.keep_sums ? ceil_div(p.rows, UNIT) * UNIT * p.chunk_columns : UNIT * UNIT);
     return p;
 }
 
@@ -78,7 +78,7 @@ typedef struct Work {
     const float    *bias;
     void           *out;
     uint16_t       *a, *b;          /* packed */
-    float          *sums;           /* [rows / 32][chunk_columns / 32] blocks of 32 x 32 */
+    float          *sums;           /* one block of 32 x 32, or [rows / 32][chunk_columns / 32] of them */
     int64_t         row, row_end, column, column_end;
 } Work;
 
@@ -145,29 +145,21 @@ static void store_f32(const Work *w, const Block *k, const float *sums, bool add
     }
 }
 
-/* 32 rows of c, packed at `a`, with a packed chunk of b. The chunk is the first, the last piece of the terms? */
+/* 32 rows of c, packed at `a`, with a packed chunk of b. Is the chunk the first, the last of the terms? */
 static void multiply_rows(const Work *w, Block k, const uint16_t *a, int64_t columns, int64_t steps, bool first, bool last)
 {
-    const int64_t pieces = ceil_div(steps, PIECE_STEPS), length = ceil_div(steps, pieces);
-    const bool    wgrad = w->op->kind == OP_linear_wgrad, waits = pieces > 1 || w->plan.keep_sums;
-    float *const  sums = w->sums + (w->plan.keep_sums ? k.row - w->row : 0) * w->plan.chunk_columns;
-    const int64_t start = k.column;
-    for (int64_t piece = 0; piece < steps; piece += length) {
-        const AmxProduct m = { .terms = least(length, steps - piece), .a_step = steps * AMX_TILE, .b_step = steps * AMX_TILE,
-                               .pitch = UNIT, .add = piece > 0 || !(first || wgrad) };
-        for (int64_t j = 0; j < columns; j += UNIT) {
-            float *to = waits ? sums + j * UNIT : sums;
-            k.column = start + j;
-            k.width = least(UNIT, columns - j);
-            amx_multiply(&m, a + piece * AMX_TILE, w->b + (j / AMX_BLOCK * steps + piece) * AMX_TILE, to, k.height > AMX_BLOCK,
-                         k.width > AMX_BLOCK);
-            if (piece + length < steps)
-                continue;
-            if (wgrad)
-                store_f32(w, &k, to, w->op->attr.accumulate || !first);
-            else if (last)
-                store_bf16(w, &k, to);
-        }
+    const bool       keep = w->plan.keep_sums, wgrad = w->op->kind == OP_linear_wgrad;
+    const int64_t    step = steps * AMX_TILE, start = k.column;
+    const AmxProduct m = { .terms = steps, .a_step = step, .b_step = step, .pitch = UNIT, .add = keep && !first };
+    for (int64_t j = 0; j < columns; j += UNIT) {
+        float *sums = keep ? w->sums + (k.row - w->row) * w->plan.chunk_columns + j * UNIT : w->sums;
+        k.column = start + j;
+        k.width = least(UNIT, columns - j);
+        amx_multiply(&m, a, w->b + j / AMX_BLOCK * step, sums, k.height > AMX_BLOCK, k.width > AMX_BLOCK);
+        if (wgrad)
+            store_f32(w, &k, sums, w->op->attr.accumulate || !first);
+        else if (last)
+            store_bf16(w, &k, sums);
     }
 }
 

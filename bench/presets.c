@@ -53,7 +53,8 @@ typedef struct Recipe {
     int64_t     size, batch[4], accum, epochs, limit;
     double      lr[4], width; /* width 0: the net's own, like the rest */
     int64_t     layers, hidden, heads, vocab, classes;
-    bool        augment, zero_gamma, adamw;
+    double      warmup;       /* epochs; 0 = a quarter of one */
+    bool        augment, zero_gamma, adamw, no_dropout;
     Amp         amp;
     Stem        stem;
 } Recipe;
@@ -65,11 +66,23 @@ static const Recipe smoke_recipes[] = {
 };
 static const Recipe quick_recipes[] = {
     { "resnet50", "fashion-mnist", 28, { 64, 256 }, 1, 2, .lr = { 0.1, 0.2 }, .width = 0.25, .amp = AMP_BF16, .stem = STEM_SMALL },
+    { "unet", "mri", 96, { 4 }, 1, 8, .lr = { 1e-3 }, .width = 0.25, .amp = AMP_BF16, .adamw = true },
+    { "bert", "copy", 32, { 32 }, 1, 3, .lr = { 2e-3 }, .amp = AMP_BF16, .layers = 2, .hidden = 128, .heads = 4, .vocab = 200,
+      .warmup = 0.5, .no_dropout = true },
+    { "bert", "glosses", 32, { 64 }, 1, 1, 80000, .lr = { 3e-3 }, .amp = AMP_BF16, .layers = 2, .hidden = 128, .heads = 4, .vocab = 4096,
+      .no_dropout = true },
+    { "bert", "gloss-classes", 32, { 64 }, 1, 1, .lr = { 1e-3 }, .amp = AMP_BF16, .layers = 2, .hidden = 128, .heads = 4, .vocab = 8192 },
 };
 static const Recipe full_recipes[] = {
     { "resnet50", "fashion-mnist", 28, { 32, 64, 128, 256 }, 1, 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL, .augment = true,
       .zero_gamma = true },
     { "resnet50", "fashion-mnist", 28, { 64 }, 4, 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL, .augment = true, .zero_gamma = true },
+    { "unet", "mri", 128, { 2, 4, 8 }, 1, 20, .lr = { 1e-3, 1e-3, 1e-3 }, .width = 0.5, .amp = AMP_BF16, .augment = true, .adamw = true },
+    { "unet", "mri", 128, { 2 }, 4, 20, .lr = { 1e-3 }, .width = 0.5, .amp = AMP_BF16, .augment = true, .adamw = true },
+    { "bert", "copy", 64, { 16, 64 }, 1, 10, .lr = { 1e-3, 2e-3 }, .amp = AMP_BF16, .layers = 4, .hidden = 256, .heads = 4, .vocab = 1000,
+      .warmup = 0.5 },
+    { "bert", "text", 64, { 32, 128 }, 1, 5, .lr = { 5e-4, 1e-3 }, .amp = AMP_BF16, .layers = 4, .hidden = 256, .heads = 4, .vocab = 8192 },
+    { "bert", "gloss-classes", 32, { 32, 128 }, 1, 3, .lr = { 5e-4, 1e-3 }, .amp = AMP_BF16, .layers = 4, .hidden = 256, .heads = 4, .vocab = 8192 },
 };
 
 static const char *const foundation_claims[] = { "A1", "A4", "B2", "B16", NULL };
@@ -196,6 +209,7 @@ static NetConfig recipe_net(const Recipe *r, int64_t batch)
     net.amp = r->amp;
     net.zero_init_gamma = r->zero_gamma;
     net.optim.kind = r->adamw ? OPTIM_ADAMW : net.optim.kind;
+    net.dropout = r->no_dropout ? 0 : net.dropout;
     set_if(&net.classes, r->classes);
     set_text(&net, r->layers, r->hidden, r->heads, r->vocab);
     return net;
@@ -210,7 +224,7 @@ static Status add_recipe(Work *w, const Recipe *r, const Options *o)
         w->trainings = trainings;
         w->trainings[w->training_count++] = (TrainConfig){
             .net = recipe_net(r, r->batch[b]), .accum = r->accum, .epochs = r->epochs, .lr = r->lr[b], .base_batch = 1,
-            .schedule = SCHEDULE_COSINE, .warmup = 0.25, .rules = session_rules(), .seed = (uint64_t)o->seed,
+            .schedule = SCHEDULE_COSINE, .warmup = r->warmup > 0 ? r->warmup : 0.25, .rules = session_rules(), .seed = (uint64_t)o->seed,
             .feed = { .data = r->data, .limit = r->limit, .loaders = 1, .augment = r->augment, .seed = (uint64_t)o->seed },
         };
     }

@@ -13,18 +13,28 @@ static Status sqnorm_query(Backend *be, const OpDesc *op, OpNeeds *needs)
     return status_ok();
 }
 
-/* Independent sums hide the latency of the additions. */
-static double square_sum(const float *restrict x, int64_t n)
+typedef double EightDoubles __attribute__((vector_size(64)));
+typedef float  EightFloats __attribute__((vector_size(32)));
+
+/* Sums that do not wait for each other hide the latency of the additions. */
+static double square_sum(const float *x, int64_t n)
 {
-    double  lane[32] = { 0 }, sum = 0;
-    int64_t i = 0;
-    for (; i + 32 <= n; i += 32)
-        for (int l = 0; l < 32; l++)
-            lane[l] += (double)x[i + l] * (double)x[i + l];
+    enum { SUMS = 4, STEP = 8 * SUMS };
+    EightDoubles lane[SUMS] = { { 0 } };
+    double       sum = 0;
+    int64_t      i = 0;
+    for (; i + STEP <= n; i += STEP)
+        for (int k = 0; k < SUMS; k++) {
+            EightFloats f;
+            memcpy(&f, x + i + 8 * k, sizeof f);
+            EightDoubles d = __builtin_convertvector(f, EightDoubles);
+            lane[k] += d * d;
+        }
     for (; i < n; i++)
         sum += (double)x[i] * (double)x[i];
-    for (int l = 0; l < 32; l++)
-        sum += lane[l];
+    for (int k = 0; k < SUMS; k++)
+        for (int l = 0; l < 8; l++)
+            sum += lane[k][l];
     return sum;
 }
 

@@ -90,6 +90,7 @@ refuse 2 "no cell matches" bench --batch 1 "${small[@]}" --out filtered --benchm
 verdict "a filter that matches nothing leaves nothing" $? "the folder stays"
 refuse 2 "a --benchmark_ flag is wrong" bench --batch 1 --benchmark_bogus=1
 refuse 2 "report needs one record" report
+refuse 2 "the preset 'smoke' has nets of its own, not one with width:0.5" bench --preset smoke --width 0.5 --out never
 [ ! -e never ]
 verdict "nothing is written for wrong words" $? "the folder was made"
 
@@ -181,6 +182,14 @@ kill -TERM $pid
 wait $pid
 [ $? = 3 ] && grep -q -- "--resume --out stopped" err
 verdict "an interrupted run ends partial and says how to go on" $? "$(tail -n 3 err)"
+"$batchmark" train "${bert[@]}" --data copy --epochs 100000 --no-report --quiet --out ended >out 2>err &
+pid=$!
+for _ in $(seq 600); do [ -e ended/record.json ] && break; sleep 0.1; done
+sleep 1
+kill -TERM $pid
+wait $pid
+[ $? = 3 ] && python3 -m json.tool ended/record.json >/dev/null
+verdict "an interrupted training ends partial and leaves a whole record" $? "$(tail -n 3 err)"
 
 # ---- a full disk ----
 if mkdir full && mount -t tmpfs -o size=64k tmpfs full 2>/dev/null; then

@@ -17,7 +17,8 @@ enum { AMX_TILE = AMX_BLOCK * AMX_STEP }; /* elements */
 #if HAVE_AMX
 
 /* Features d .. d + 31 of 16 rows, zeros where there are none. */
-static inline __attribute__((always_inline)) void amx_load_rows(const uint16_t *from, int64_t row, int64_t rows, int64_t features, __m512i v[16])
+static inline __attribute__((always_inline)) void amx_load_rows(const uint16_t *from, int64_t row, int64_t rows, int64_t features,
+                                                          __m512i v[16])
 {
     const __mmask32 mask = features >= AMX_STEP ? 0xffffffffu : (1u << features) - 1u;
     if (rows >= AMX_BLOCK)
@@ -57,7 +58,8 @@ static inline __m512i amx_pair_up(__m512i rows)
 }
 
 /* Features d .. d + 15 of 16 pairs of rows, zeros where there are none. */
-static inline __attribute__((always_inline)) void amx_load_pairs(const uint16_t *from, int64_t row, int64_t rows, int64_t features, __m512i v[16])
+static inline __attribute__((always_inline)) void amx_load_pairs(const uint16_t *from, int64_t row, int64_t rows, int64_t features,
+                                                           __m512i v[16])
 {
     const __mmask16 mask = features >= AMX_BLOCK ? 0xffff : (__mmask16)((1u << features) - 1u);
     const __m256i   none = _mm256_setzero_si256();

@@ -106,10 +106,19 @@ static void mark_skipped(Chart *c, const Group *g)
         }
     }
     if (marked)
-        text_format(&c->note, "Crosses: %zu update%s skipped because a gradient was not finite in fp16.", marked, marked == 1 ? "" : "s");
+        text_format(&c->note, "%sCrosses: %zu update%s skipped because a gradient was not finite in fp16.", c->note.length ? " " : "", marked, marked == 1 ? "" : "s");
 }
 
-/* The loss scale by update, of the trainings that have one. */
+static bool scale_moved(const json_t *training)
+{
+    const json_t *points = record_get(training, "loss_scale") ? record_array(training, "curve") : NULL;
+    for (size_t j = 1; j < json_array_size(points); j++)
+        if (record_number(json_array_get(points, j), "loss_scale") != record_number(json_array_get(points, 0), "loss_scale"))
+            return true;
+    return false;
+}
+
+/* The loss scale by update, of the trainings where it moved. */
 static Status draw_loss_scale(const Group *g, size_t number, ChartSetup *setup)
 {
     Chart c;
@@ -120,7 +129,7 @@ static Status draw_loss_scale(const Group *g, size_t number, ChartSetup *setup)
     for (size_t i = 0; i < g->count; i++) {
         const json_t *points = record_array(g->items[i], "curve");
         char name[SERIES_TEXT_BYTES];
-        if (!record_get(g->items[i], "loss_scale"))
+        if (!scale_moved(g->items[i]))
             continue;
         training_name(&c, g, g->items[i], name);
         chart_add_series(&c, name, SERIES_LINE, (int)i);

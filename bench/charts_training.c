@@ -105,6 +105,7 @@ static void mark_skipped(Chart *c, const Group *g)
             marked++;
         }
     }
+    c->marks_skips = marked > 0;
     if (marked)
         text_format(&c->note, "%sCrosses: %zu update%s skipped because a gradient was not finite in fp16.", c->note.length ? " " : "", marked, marked == 1 ? "" : "s");
 }
@@ -186,7 +187,7 @@ static Status draw_scores(const Group *g, size_t number, ChartSetup *setup)
     char words[32], what[64], y[96], y_time[64];
     split_words(g, "test", words, sizeof words);
     snprintf(what, sizeof what, "%c%s by epoch", score[0] >= 'a' ? score[0] - 'a' + 'A' : score[0], score + 1);
-    snprintf(y, sizeof y, "%s on the %s (%%)", score, words);
+    snprintf(y, sizeof y, "%s, %s (%%)", score, words);
     snprintf(y_time, sizeof y_time, "test %s (%%)", score);
     const Curve by_epoch = { dice ? "dice" : "accuracy", what, "epochs", "epoch", "epoch", y, member,
                              dice ? NULL : "train_accuracy", SERIES_BOTH, true };

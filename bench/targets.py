@@ -18,6 +18,8 @@ PEER_MEMORY_LIMIT = 0.7
 def cell_of(record, amp):
     for cell in record["cells"]:
         axes = cell["axes"]
+        if axes["net"] != "resnet50" or axes.get("optimizer", "sgd") != "sgd" or axes["width"] != 1:
+            continue
         if cell["status"] == "ok" and (axes["size"], axes["batch"], axes["accum"], axes["amp"]) == (224, 8, 1, amp):
             return cell
     return None

@@ -2,6 +2,7 @@
  * measurement): lines that hold and that do not, too few points, null members, memory that runs out. */
 #include "../bench/claims/a1_memory_line.h"
 #include "../bench/claims/a4_accumulation.h"
+#include "../bench/claims/a5_mixed_precision.h"
 #include "../bench/claims/b16_rules_of_thumb.h"
 #include "../bench/claims/b2_memory_kinds.h"
 #include "../bench/claims/b5_accumulation_details.h"
@@ -105,7 +106,7 @@ static void test_table_is_complete(void **state)
         assert_ptr_equal(claim_find(id), c);
         runnable += c->run != NULL;
     }
-    assert_int_equal(runnable, 5);
+    assert_int_equal(runnable, 6);
 }
 
 static void test_formulas_stand_exactly(void **state)
@@ -506,6 +507,37 @@ static void test_accumulation_pairs(void **state)
     points_free(&p);
 }
 
+/* ---- A5 ---- */
+
+static void test_mixed_precision(void **state)
+{
+    (void)state;
+    CellPoints p = { 0 };
+    Curves *curves;
+    PrecisionPair pairs[PRECISION_PAIRS_MAX];
+    add(&p, fixture_cell("off", 224, 4, 1, 200, 10));
+    add(&p, fixture_cell("off", 224, 8, 1, 300, 10));
+    add(&p, fixture_cell("bf16", 224, 4, 1, 150, 20));
+    add(&p, fixture_cell("bf16", 224, 16, 1, 400, 20)); /* no fp32 beside it */
+    add(&p, fixture_cell("bf16", 64, 4, 1, 150, 20));
+    add(&p, fixture_text_cell("off", 128, 4, 100, 5));
+    add(&p, fixture_text_cell("bf16", 128, 4, 120, 4));
+    assert_ok(curves_collect(&p, &curves));
+    assert_int_equal(precision_pairs(curves, pairs), 2);
+    assert_true(pairs[0].full.measured_peak == 200 && pairs[0].half.measured_peak == 150 && pairs[1].half.throughput == 4);
+    const PrecisionRun good[3] = { { 1, 100, 0 }, { 1.05, 100, 0 }, { 0.98, 100, 2 } }, drifted[3] = { { 1, 100, 0 }, { 1.05, 100, 0 }, { 1.3, 100, 2 } };
+    const PrecisionRun stuck[3] = { { 1, 100, 0 }, { 1.05, 100, 0 }, { 1, 100, 50 } }, absent[3] = { { 1, 100, 0 }, { (double)NAN, 0, 0 }, { 1, 100, 0 } };
+    assert_int_equal(mixed_precision_judge(pairs, 1, good), VERDICT_REPRODUCED);
+    assert_int_equal(mixed_precision_judge(pairs, 2, good), VERDICT_PARTLY);
+    assert_int_equal(mixed_precision_judge(pairs, 1, drifted), VERDICT_PARTLY);
+    assert_int_equal(mixed_precision_judge(pairs, 1, stuck), VERDICT_PARTLY);
+    assert_int_equal(mixed_precision_judge(pairs, 1, absent), VERDICT_PARTLY);
+    assert_int_equal(mixed_precision_judge(pairs + 1, 1, good), VERDICT_CONTRADICTED);
+    assert_int_equal(mixed_precision_judge(pairs, 0, good), VERDICT_NOT_RUN);
+    free(curves);
+    points_free(&p);
+}
+
 /* ---- B2 ---- */
 
 static void test_formula_of_three_terms(void **state)
@@ -745,6 +777,7 @@ int main(void)
         cmocka_unit_test(test_accumulation_equals_without_norm_only),
         cmocka_unit_test(test_accumulation_verdicts),
         cmocka_unit_test(test_accumulation_pairs),
+        cmocka_unit_test(test_mixed_precision),
         cmocka_unit_test(test_formula_of_three_terms),
         cmocka_unit_test(test_optimizer_state_by_difference),
         cmocka_unit_test(test_windows),

@@ -34,7 +34,7 @@ typedef struct Series {
 } Series;
 
 typedef struct Tick { double x; char label[48]; } Tick;
-typedef struct Mark { double x; int look; } Mark; /* a configuration without a value, drawn as a cross at the bottom */
+typedef struct Mark { double x; int look; } Mark; /* a configuration without a value, or an update that was skipped: a cross at the bottom */
 
 typedef struct Chart {
     char      name[160];    /* file name without ending */
@@ -52,6 +52,7 @@ typedef struct Chart {
     size_t    tick_count, tick_capacity;
     Mark     *marks;
     size_t    mark_count, mark_capacity;
+    bool      marks_skips;  /* the marks are skipped updates */
     Text      note;         /* sentences under the chart */
     bool      failed;       /* an allocation failed */
 } Chart;

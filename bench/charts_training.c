@@ -105,11 +105,21 @@ static void mark_skipped(Chart *c, const Group *g)
             marked++;
         }
     }
+    c->marks_skips = marked > 0;
     if (marked)
-        text_format(&c->note, "Crosses: %zu update%s skipped because a gradient was not finite in fp16.", marked, marked == 1 ? "" : "s");
+        text_format(&c->note, "%sCrosses: %zu update%s skipped because a gradient was not finite in fp16.", c->note.length ? " " : "", marked, marked == 1 ? "" : "s");
 }
 
-/* The loss scale by update, of the trainings that have one. */
+static bool scale_moved(const json_t *training)
+{
+    const json_t *points = record_get(training, "loss_scale") ? record_array(training, "curve") : NULL;
+    for (size_t j = 1; j < json_array_size(points); j++)
+        if (record_number(json_array_get(points, j), "loss_scale") != record_number(json_array_get(points, 0), "loss_scale"))
+            return true;
+    return false;
+}
+
+/* The loss scale by update, of the trainings where it moved. */
 static Status draw_loss_scale(const Group *g, size_t number, ChartSetup *setup)
 {
     Chart c;
@@ -120,7 +130,7 @@ static Status draw_loss_scale(const Group *g, size_t number, ChartSetup *setup)
     for (size_t i = 0; i < g->count; i++) {
         const json_t *points = record_array(g->items[i], "curve");
         char name[SERIES_TEXT_BYTES];
-        if (!record_get(g->items[i], "loss_scale"))
+        if (!scale_moved(g->items[i]))
             continue;
         training_name(&c, g, g->items[i], name);
         chart_add_series(&c, name, SERIES_LINE, (int)i);
@@ -177,7 +187,7 @@ static Status draw_scores(const Group *g, size_t number, ChartSetup *setup)
     char words[32], what[64], y[96], y_time[64];
     split_words(g, "test", words, sizeof words);
     snprintf(what, sizeof what, "%c%s by epoch", score[0] >= 'a' ? score[0] - 'a' + 'A' : score[0], score + 1);
-    snprintf(y, sizeof y, "%s on the %s (%%)", score, words);
+    snprintf(y, sizeof y, "%s, %s (%%)", score, words);
     snprintf(y_time, sizeof y_time, "test %s (%%)", score);
     const Curve by_epoch = { dice ? "dice" : "accuracy", what, "epochs", "epoch", "epoch", y, member,
                              dice ? NULL : "train_accuracy", SERIES_BOTH, true };

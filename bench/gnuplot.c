@@ -351,8 +351,8 @@ static void write_plot(Text *t, const Chart *c, const Part *part)
         text_add_gnuplot(t, c->dashed_meaning);
     }
     if (has_marks(c, part))
-        text_add(t, ", \\\n     keyentry with points pointtype 2 pointsize 1.1 linewidth 2 linecolor rgb '#444444' "
-                    "title 'no value: see the note'");
+        text_format(t, ", \\\n     keyentry with points pointtype 2 pointsize 1.1 linewidth 2 linecolor rgb '#444444' "
+                       "title '%s: see the note'", c->marks_skips ? "skipped" : "no value");
     text_add(t, "\n");
 }
 

@@ -31,6 +31,28 @@ for cell in record["cells"]:
             problems.append(f"{cell['name']}: measured peak {measured} against a plan of {planned}")
 if not any(cell["status"] == "ok" for cell in record["cells"]):
     problems.append("no cell ran")
+nets = {cell["axes"]["net"] for cell in record["cells"]}
+if record["run"]["preset"] and nets != {"resnet50", "unet", "bert"}:
+    problems.append(f"a preset measured {sorted(nets)}")
+for item in record["cells"] + record["trainings"]:
+    axes = item["axes"]
+    if axes["effective_batch"] != axes["batch"] * axes["accum"]:
+        problems.append(f"{item['name']}: effective batch {axes['effective_batch']}")
+for training in record["trainings"]:
+    if training["status"] == "failed":
+        problems.append(f"{training['name']}: failed, {training['reason']}")
+    if training["status"] != "ok":
+        continue
+    last = training["epochs"][-1]
+    if (training["axes"]["net"] == "unet") != (last["test_dice"] is not None):
+        problems.append(f"{training['name']}: test_dice is {last['test_dice']}")
+    if ("vocab" in training["axes"]) != (training["padding"] is not None):
+        problems.append(f"{training['name']}: padding is {training['padding']}")
+    if (training["axes"]["amp"] == "fp16") != (training["loss_scale"] is not None):
+        problems.append(f"{training['name']}: loss_scale is {training['loss_scale']}")
+for claim in record["claims"]:
+    if claim["verdict"] == "not run" and not claim["waits_for"]:
+        problems.append(f"claim {claim['id']} did not run: {claim['summary']}")
 if len(record["claims"]) != 24:
     problems.append(f"{len(record['claims'])} claims instead of 24")
 for problem in problems:
@@ -42,6 +64,13 @@ for f in report.html report.md; do
     [ -s "$run/$f" ] || fail "$f is missing or empty"
 done
 ls "$run"/tables/*.csv "$run"/tables/*.md >/dev/null 2>&1 || fail "no tables"
+for net in $(python3 -c 'import json, sys; print(*sorted({c["axes"]["net"] for c in json.load(open(sys.argv[1]))["cells"]}))' "$run/record.json"); do
+    grep -q "^## Results: $net," "$run/report.md" || fail "no results of $net on the page"
+    for kind in throughput step-time memory ops split; do
+        ls "$run/charts/$kind-$net-"*.svg >/dev/null 2>&1 || fail "no chart $kind of $net"
+    done
+done
+grep -q 'effective\\*_batch' "$run/report.md" && fail "an axis that has no words in a heading"
 charts=0
 for f in "$run"/charts/*.svg; do
     [ -s "$f" ] || fail "$f is missing or empty"

@@ -1,7 +1,8 @@
 /* test_report.c - the report of a stored record: that gaps stay gaps, names stay literal, numbers keep every bit, and
  * that whatever is wrong with the record, gnuplot, the fonts or the disk ends in one line and no half file.
  *
- * data/record_small.json is a fixture, written for this test: its figures were measured nowhere. */
+ * data/record_small.json (as format 1 was when there was one net) and data/record_nets.json (three nets) are fixtures, made for
+ * this test: their figures say nothing about any machine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -388,6 +389,88 @@ static void test_locale_does_not_matter(void **state)
     text_free(&svg);
 }
 
+/* ---- several nets ---- */
+
+static void lacks_in_file(const char *folder, const char *name, const char *what)
+{
+    Text t = read_in(folder, name);
+    lacks(&t, what);
+    text_free(&t);
+}
+
+static void holds_in_file(const char *folder, const char *name, const char *what)
+{
+    Text t = read_in(folder, name);
+    holds(&t, what);
+    text_free(&t);
+}
+
+/* Every net and size has headings, charts and tables of its own, in its own units. */
+static void test_several_nets(void **state)
+{
+    char out[NAME_BYTES], charts[NAME_BYTES], tables[NAME_BYTES];
+    write_ok(FIXTURE_NETS, at(state, "out", out), &quiet_svg);
+    inside(out, "charts", charts);
+    inside(out, "tables", tables);
+    Text md = read_in(out, "report.md");
+    holds(&md, "# batchmark: resnet50, unet, bert on ");
+    assert_int_equal(count_of(&md, "\n## Results: "), 3);
+    assert_int_equal(count_of(&md, "\n## Trainings: "), 3);
+    holds(&md, "## Results: bert, 64 tokens, 2 layers, hidden 128, 2 heads, vocabulary 1000\n");
+    holds(&md, "## Results: unet, 64 px, width 0.25, 2 classes\n");
+    lacks(&md, "effective\\_batch");
+    lacks(&md, "0.8999");
+    holds(&md, "build/batchmark bench --preset smoke\n");
+    holds(&md, "build/batchmark report ");
+    holds(&md, "tokens/s) with batch ");
+    assert_true(strstr(md.bytes, "throughput-bert") < strstr(md.bytes, "## Results: resnet50")); /* one main chart for each net */
+    text_free(&md);
+    static const char *const nets[][2] = { { "resnet50-64-w0.25-c100-standard", "samples per second" },
+                                           { "unet-64-w0.25-c2", "samples per second" }, { "bert-64-l2-h128-a2-v1000", "tokens per second" } };
+    for (size_t i = 0; i < COUNT_OF(nets); i++) {
+        char name[160];
+        snprintf(name, sizeof name, "throughput-%s.svg", nets[i][0]);
+        holds_in_file(charts, name, nets[i][1]);
+        snprintf(name, sizeof name, "speed-%s.md", nets[i][0]);
+        holds_in_file(tables, name, i < 2 ? "| micro-batch | accum. | effective batch | precision | optimiser | samples/s |"
+                                          : "| micro-batch | accum. | effective batch | precision | optimiser | sequences/s | tokens/s |");
+        holds_in_file(tables, name, i < 2 ? "batch norm takes its statistics from each micro-batch" : "this net has no batch norm");
+    }
+}
+
+/* Dice where there are masks, masked-LM accuracy named as such, and what fp16 skipped, in tables and on charts. */
+static void test_kinds_of_trainings(void **state)
+{
+    char out[NAME_BYTES], charts[NAME_BYTES], tables[NAME_BYTES];
+    write_ok(FIXTURE_NETS, at(state, "out", out), &quiet_svg);
+    inside(out, "charts", charts);
+    inside(out, "tables", tables);
+    static const char unet[] = "trainings-unet-32-w0.25-c2-ellipses.md", bert[] = "trainings-bert-32-l2-h64-a2-copy.md";
+    holds_in_file(tables, unet, "| data | micro-batch | accum. | effective batch | precision | optimiser | learning rate |");
+    holds_in_file(tables, unet, "| test Dice (%) | Dice, mean of images (%) | best (%) | pixel accuracy (%) |");
+    holds_in_file(tables, unet, "| skipped updates | last loss scale |");
+    holds_in_file(tables, unet, "| ellipses | 4 | 2 | 8 | fp16 | SGD |");
+    holds_in_file(tables, unet, "AdamW");
+    lacks_in_file(tables, unet, "masked-LM");
+    lacks_in_file(tables, unet, "test accuracy");
+    holds_in_file(tables, bert, "| masked-LM test accuracy (%) |");
+    holds_in_file(tables, bert, "| tokens/s | padding | padded (%) |");
+    lacks_in_file(tables, bert, "Dice");
+    holds_in_file(tables, "trainings-resnet50-32-w0.25-c10-small-shapes.md", "| test accuracy (%) |");
+    holds_in_file(charts, "dice-unet-32-w0.25-c2-ellipses.svg", "Dice, test images (%)");
+    holds_in_file(charts, "accuracy-bert-32-l2-h64-a2-copy.svg", "masked-LM accuracy, test text (%)");
+    holds_in_file(charts, "loss-update-unet-32-w0.25-c2-ellipses.gp", "2 updates skipped");
+    holds_in_file(charts, "loss-update-unet-32-w0.25-c2-ellipses.svg", ">skipped: see the note<");
+    holds_in_file(charts, "loss-scale-unet-32-w0.25-c2-ellipses.svg", "Loss scale by update");
+    assert_false(exists(charts, "loss-scale-bert-32-l2-h64-a2-copy.svg")); /* a scale that never moved is no chart */
+    Text epochs = read_in(tables, "epochs.csv"), curves = read_in(tables, "curves.csv");
+    holds(&epochs, ",test_dice,test_image_dice,");
+    holds(&curves, ",loss_scale,skipped");
+    holds(&curves, ",true\r\n");
+    text_free(&epochs);
+    text_free(&curves);
+}
+
 /* ---- wrong records ---- */
 
 static void rejects(void **state, const char *content, const char *words)
@@ -651,6 +734,16 @@ static void test_out_of_memory(void **state)
     assert_int_equal(json_dump_file(record, at(state, "part.json", path), 0), 0);
     json_decref(record);
     assert_true(fault_alloc_sweep(compose, ((Scratch *)*state)->path) > 100);
+    record = json_load_file(FIXTURE_NETS, 0, NULL); /* and one training with Dice and a loss scale alone: every run writes all its files */
+    trainings = json_object_get(record, "trainings");
+    json_object_set_new(record, "cells", json_array());
+    while (json_array_size(trainings) > 3)
+        json_array_remove(trainings, 3);
+    json_array_remove(trainings, 0);
+    json_array_remove(trainings, 0);
+    assert_int_equal(json_dump_file(record, path, 0), 0);
+    json_decref(record);
+    assert_true(fault_alloc_sweep(compose, ((Scratch *)*state)->path) > 100);
 }
 
 /* ---- numbers and escapes ---- */
@@ -700,7 +793,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_whole_report), IN_FOLDER(test_text_stays_text), IN_FOLDER(test_missing_is_a_gap),
         IN_FOLDER(test_csv_reads_back_bit_equal), IN_FOLDER(test_locale_does_not_matter),
-        IN_FOLDER(test_wrong_records), IN_FOLDER(test_thin_records), IN_FOLDER(test_without_gnuplot),
+        IN_FOLDER(test_several_nets), IN_FOLDER(test_kinds_of_trainings), IN_FOLDER(test_wrong_records), IN_FOLDER(test_thin_records), IN_FOLDER(test_without_gnuplot),
         IN_FOLDER(test_gnuplot_that_lies), IN_FOLDER(test_without_cmark), IN_FOLDER(test_without_fonts),
         IN_FOLDER(test_script_runs_alone), IN_FOLDER(test_folder_that_cannot_be_written), IN_FOLDER(test_full_disk),
         IN_FOLDER(test_out_of_memory), cmocka_unit_test(test_number_format), cmocka_unit_test(test_escapes),

@@ -37,6 +37,7 @@ const Claim *claim_find(const char *id); /* NULL if there is none; upper or lowe
 Status claim_entry(const Claim *claim, const ClaimContext *context, json_t **entry);
 
 /* Runs of the claims, one file each or a close pair. */
-ClaimRun claim_a1_memory_line, claim_a4_accumulation, claim_b2_memory_kinds, claim_b5_accumulation_details, claim_b16_rules_of_thumb;
+ClaimRun claim_a1_memory_line, claim_a4_accumulation, claim_a5_mixed_precision, claim_b2_memory_kinds,
+         claim_b5_accumulation_details, claim_b16_rules_of_thumb;
 
 #endif

@@ -219,8 +219,10 @@ Status exec_read(Exec *ex, Value v, void *host)
 static void draw(const GraphValue *v, uint64_t seed, uint64_t stream, float *out)
 {
     const Init *init = &v->init;
-    CHECK(init->kind != INIT_LIST || tensor_count(&v->tensor) <= GRAPH_START_COUNT);
-    for (int64_t i = 0; i < tensor_count(&v->tensor); i++)
+    const int64_t count = tensor_count(&v->tensor);
+    CHECK(init->kind != INIT_LIST || count <= GRAPH_START_COUNT);
+#pragma omp parallel for schedule(static) if (count > 65536) /* BERT has 110 million */
+    for (int64_t i = 0; i < count; i++)
         switch (init->kind) {
         case INIT_ZERO:    out[i] = 0; break;
         case INIT_ONE:     out[i] = 1; break;

@@ -15,7 +15,12 @@
 #include <unistd.h>
 
 enum { WARMUP_STEPS = 2, MIN_SAMPLES = 5, MIN_SAMPLES_LATE = 2, MAX_SAMPLES = 1000, PROFILE_STEPS = 2 };
-static const float MEASURE_LEARNING_RATE = 1e-3f; /* real updates, small enough that random labels do no harm */
+
+/* Real updates, small enough that random labels do no harm; AdamW and LAMB move every weight by about this much. */
+static float measure_rate(OptimKind optimizer)
+{
+    return optimizer == OPTIM_ADAMW || optimizer == OPTIM_LAMB ? 1e-6f : 1e-3f;
+}
 
 /* What differs from the standard form of this net, for names: "/width:0.25/stem:small". */
 void cell_name_extra(const NetConfig *n, char *text, size_t size)
@@ -225,7 +230,7 @@ Status cell_run_step(Bench *b, const MicroBatch *data, int64_t accum)
     TRY(step_begin(&b->session, accum * data->counted));
     for (int64_t k = 0; k < accum; k++)
         TRY(step_micro(&b->session, data));
-    TRY(step_update(&b->session, MEASURE_LEARNING_RATE));
+    TRY(step_update(&b->session, measure_rate(b->net.config.optim.kind)));
     return backend_sync(b->backend);
 }
 

@@ -25,6 +25,8 @@ typedef struct OpNeeds {
     size_t scratch;                 /* bytes run() may use, alive for this call only */
     int    in_layout[OP_MAX_IN];    /* layout this slot must have; LAYOUT_ANY = no wish */
     int    out_layout[OP_MAX_OUT];
+    bool   in_master[OP_MAX_IN];    /* the weight in this slot may as well be f32: the kernel rounds it as it reads, and there
+                                     * need be no copy in the op's type */
 } OpNeeds;
 
 typedef struct Kernel {

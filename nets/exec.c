@@ -205,15 +205,35 @@ void exec_set_clock(Exec *ex, ExecClock *note, void *context)
 Status exec_write(Exec *ex, Value v, const void *host)
 {
     CHECK(v.id >= 0 && v.id < ex->graph->value_count);
+    CHECK(ex->graph->values[v.id].kind != MEM_COPY || ex->layout.tensor[v.id].dtype == ex->graph->values[v.id].tensor.dtype);
     return status_context(backend_upload(ex->be, &ex->layout.tensor[v.id], address_of(ex, v.id), host),
                           "writing '%s'", ex->graph->values[v.id].name);
+}
+
+/* A copy that is the f32 weight itself, in the type that the graph gives it. */
+static Status read_rounded(Exec *ex, Value v, void *host)
+{
+    const Tensor *stored = &ex->layout.tensor[v.id];
+    const Dtype   type = ex->graph->values[v.id].tensor.dtype;
+    const int64_t count = tensor_count(stored);
+    float        *wide = malloc((size_t)count * sizeof *wide);
+    if (!wide)
+        return status_error(STATUS_OOM, "no host memory to read '%s'", ex->graph->values[v.id].name);
+    Status s = backend_download(ex->be, stored, address_of(ex, v.id), wide);
+    for (int64_t i = 0; i < count && s.code == STATUS_OK; i++)
+        ((uint16_t *)host)[i] = type == DTYPE_BF16 ? bf16_from_f32(wide[i]) : f16_from_f32(wide[i]);
+    free(wide);
+    return s;
 }
 
 Status exec_read(Exec *ex, Value v, void *host)
 {
     CHECK(v.id >= 0 && v.id < ex->graph->value_count);
-    return status_context(backend_download(ex->be, &ex->layout.tensor[v.id], address_of(ex, v.id), host),
-                          "reading '%s'", ex->graph->values[v.id].name);
+    const GraphValue *value = &ex->graph->values[v.id];
+    Status s = value->kind == MEM_COPY && ex->layout.tensor[v.id].dtype != value->tensor.dtype
+                   ? read_rounded(ex, v, host)
+                   : backend_download(ex->be, &ex->layout.tensor[v.id], address_of(ex, v.id), host);
+    return status_context(s, "reading '%s'", value->name);
 }
 
 static void draw(const GraphValue *v, uint64_t seed, uint64_t stream, float *out)

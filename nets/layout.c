@@ -3,7 +3,8 @@
  * A kernel may wish a layout of any of its slots (kernels/backend.h). A wish becomes the layout of the value, or of the
  * value that it follows (GraphValue.layout_of: weights and momenta follow the gradient that wgrad writes). A value that
  * nobody has a wish for keeps the layout the graph gave it. `repack` nodes stand where two layouts meet; where it turns
- * out that they do not differ, the copy is the weight itself, and two equal copies of one weight are one. */
+ * out that they do not differ, the copy is the weight itself, and two equal copies of one weight are one. A kernel that rounds
+ * weights as it reads them needs no copy in its type at all (OpNeeds.in_master). */
 #include "layout.h"
 
 #include "plan.h"
@@ -72,7 +73,8 @@ static OpDesc current_op(const Graph *g, const Layout *l, int node)
     OpDesc op = n->op;
     for (int i = 0; i < op.n_in; i++) {
         op.in[i] = l->tensor[n->in[i]];
-        op.in[i].dtype = n->op.in[i].dtype;
+        if (g->values[n->in[i]].kind != MEM_COPY)
+            op.in[i].dtype = n->op.in[i].dtype;
     }
     for (int i = 0; i < op.n_out; i++)
         op.out[i] = l->tensor[n->out[i]];
@@ -98,6 +100,25 @@ static Status ask_all(const Graph *g, Backend *be, Layout *l, int *wisher)
     return status_ok();
 }
 
+/* A copy of weights that every op using it can do without becomes f32: where its layout is the weight's own too, it is the
+ * weight (drop_idle_repacks). */
+static void take_masters(const Graph *g, Layout *l)
+{
+    for (int v = 0; v < g->value_count; v++) {
+        int uses = 0, free_of_it = 0;
+        if (g->values[v].kind != MEM_COPY)
+            continue;
+        for (int i = 0; i < g->node_count; i++)
+            for (int k = 0; k < g->nodes[i].op.n_in; k++)
+                if (g->nodes[i].in[k] == v) {
+                    uses++;
+                    free_of_it += l->needs[i].in_master[k];
+                }
+        if (uses > 0 && uses == free_of_it)
+            l->tensor[v].dtype = DTYPE_F32;
+    }
+}
+
 /* Physical sizes; then the length of each span, which is that of its group's blocks in f32. */
 static void measure(const Graph *g, Backend *be, Layout *l)
 {
@@ -118,7 +139,7 @@ static void measure(const Graph *g, Backend *be, Layout *l)
 
 static bool fits(const Tensor *asked, int wish, const Tensor *now)
 {
-    return asked->dim[0] == now->dim[0] && (asked->layout == now->layout || wish == now->layout);
+    return asked->dim[0] == now->dim[0] && asked->dtype == now->dtype && (asked->layout == now->layout || wish == now->layout);
 }
 
 /* Whether what the kernel answered holds for the final tensors: they are those it was asked about, or as it wished. */
@@ -197,6 +218,7 @@ Status layout_settle(const Graph *g, Backend *be, Layout *out)
         wisher[i] = -1;
     }
     TRY_GOTO(status, ask_all(g, be, out, wisher), out);
+    take_masters(g, out);
     measure(g, be, out);
     TRY_GOTO(status, finish_ops(g, be, out), out);
     drop_idle_repacks(g, out);

@@ -59,7 +59,7 @@ static Plan plan_make(const OpDesc *op, int threads)
 
 bool amx_linear_fits(const CpuBackend *be, const OpDesc *op)
 {
-    return HAVE_AMX && be->amx && op->in[0].dtype == DTYPE_BF16;
+    return HAVE_AMX && be->amx && op->in[0].dtype == DTYPE_BF16; /* w may be f32 */
 }
 
 size_t amx_linear_scratch(const CpuBackend *be, const OpDesc *op)
@@ -74,7 +74,8 @@ size_t amx_linear_scratch(const CpuBackend *be, const OpDesc *op)
 typedef struct Work {
     Plan            plan;
     const OpDesc   *op;
-    const uint16_t *x, *y;          /* the two inputs */
+    const uint16_t *x;              /* the two inputs */
+    const void     *y;              /* f32 only if it is w */
     const float    *bias;
     void           *out;
     uint16_t       *a, *b;          /* packed */
@@ -91,19 +92,25 @@ static void pack_a(const Work *w, int64_t row, int64_t rows, int64_t term, int64
 {
     const int64_t steps = ceil_div(terms, AMX_STEP), length = w->op->in[w->op->kind == OP_linear_wgrad].dim[1];
     if (w->op->kind == OP_linear_wgrad)
-        amx_pack_pairs(w->y + term * length + row, length, terms, rows, steps, true, w->a, steps * AMX_TILE);
+        amx_pack_pairs((const uint16_t *)w->y + term * length + row, length, terms, rows, steps, true, w->a, steps * AMX_TILE);
     else
         amx_pack_rows(w->x + row * length + term, length, rows, terms, ceil_div(rows, AMX_BLOCK), false, w->a);
 }
 
 static void pack_b(const Work *w, int64_t column, int64_t columns, int64_t term, int64_t terms)
 {
-    const int64_t steps = ceil_div(terms, AMX_STEP), length = w->plan.columns;
-    if (w->op->kind == OP_linear)
-        amx_pack_rows(w->y + column * w->plan.terms + term, w->plan.terms, columns, terms, ceil_div(columns, AMX_BLOCK), true, w->b);
+    const int64_t steps = ceil_div(terms, AMX_STEP), length = w->plan.columns, blocks = ceil_div(columns, AMX_BLOCK), all = w->plan.terms;
+    const bool    wide = w->op->in[1].dtype == DTYPE_F32;
+    if (w->op->kind == OP_linear_wgrad)
+        amx_pack_pairs(w->x + term * length + column, length, terms, columns, steps, false, w->b, steps * AMX_TILE);
+    else if (w->op->kind == OP_linear && wide)
+        amx_pack_rows_of((const float *)w->y + column * all + term, true, all, columns, terms, blocks, true, w->b);
+    else if (w->op->kind == OP_linear)
+        amx_pack_rows((const uint16_t *)w->y + column * all + term, all, columns, terms, blocks, true, w->b);
+    else if (wide)
+        amx_pack_pairs_of((const float *)w->y + term * length + column, true, length, terms, columns, steps, false, w->b, steps * AMX_TILE);
     else
-        amx_pack_pairs((w->op->kind == OP_linear_wgrad ? w->x : w->y) + term * length + column, length, terms, columns, steps, false,
-                       w->b, steps * AMX_TILE);
+        amx_pack_pairs((const uint16_t *)w->y + term * length + column, length, terms, columns, steps, false, w->b, steps * AMX_TILE);
 }
 
 /* Sums (height, width) to y or dx. */

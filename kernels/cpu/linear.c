@@ -71,6 +71,7 @@ static Status linear_query(Backend *be, const OpDesc *op, OpNeeds *needs)
         needs->out_layout[i] = LAYOUT_PLAIN;
     if (amx_linear_fits(cpu_of(be), op)) {
         needs->scratch = amx_linear_scratch(cpu_of(be), op);
+        needs->in_master[1] = op->kind != OP_linear_wgrad;
         return status_ok();
     }
     dnnl_primitive_desc_t pd;

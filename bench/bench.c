@@ -65,26 +65,27 @@ static void default_dir(char *dir, size_t size, char *id, size_t id_size)
         snprintf(dir, size, "results/%s", id);
 }
 
-typedef struct Probe { const MeasureOptions *measure; bool peaks; } Probe;
-
-/* In a child: the environment with the device and the measured peaks. */
+/* In a child: the environment with the device. */
 static Status probe_machine(void *context, json_t **result)
 {
-    const Probe *probe = context;
+    const MeasureOptions *measure = context;
     Backend *be = NULL;
     BackendInfo info;
-    TRY(backend_open(probe->measure->device, &probe->measure->backend, &be));
+    TRY(backend_open(measure->device, &measure->backend, &be));
     backend_describe(be, &info);
     backend_close(be);
-    TRY(env_capture(&info, result));
-    if (!probe->peaks)
-        return status_ok();
+    return env_capture(&info, result);
+}
+
+/* In a child: the measured peaks. */
+static Status probe_peaks(void *context, json_t **result)
+{
     Peaks peaks;
-    TRY(peaks_measure(probe->measure, &peaks));
-    json_t *member = json_pack("{s:o,s:o,s:o}", "f32_flops", record_real(peaks.f32_flops), "bf16_flops",
-                               peaks.bf16_flops > 0 ? record_real(peaks.bf16_flops) : json_null(), "copy_bytes_per_s",
-                               record_real(peaks.copy_bytes));
-    return json_object_set_new(*result, "peaks", member) ? status_error(STATUS_OOM, "out of memory for the environment") : status_ok();
+    TRY(peaks_measure(context, &peaks));
+    *result = json_pack("{s:o,s:o,s:o}", "f32_flops", record_real(peaks.f32_flops), "bf16_flops",
+                        peaks.bf16_flops > 0 ? record_real(peaks.bf16_flops) : json_null(), "copy_bytes_per_s",
+                        record_real(peaks.copy_bytes));
+    return *result ? status_ok() : status_error(STATUS_OOM, "out of memory for the environment");
 }
 
 static json_t *command_line(int argc, char **argv)
@@ -100,33 +101,59 @@ static double peak_of(const json_t *environment, const char *name)
     return json_number_value(json_object_get(json_object_get(environment, "peaks"), name));
 }
 
-/* Opens or resumes the record and learns the peaks from it. */
+static Status begin_record(Runner *r, const char *id, int argc, char **argv)
+{
+    char stamp[32];
+    json_t *environment = NULL, *echo = NULL;
+    TRY(options_echo(r->options, &echo));
+    Status status = isolate_run(probe_machine, &r->measure, &environment);
+    if (status.code != STATUS_OK) {
+        json_decref(echo);
+        return status;
+    }
+    json_t *run = json_pack("{s:s,s:s,s:n,s:o,s:o,s:o}", "id", id, "started", env_timestamp(stamp, sizeof stamp), "finished",
+                            "command", command_line(argc, argv), "preset", r->work.preset ? json_string(r->work.preset) : json_null(),
+                            "options", echo);
+    return record_create(r->dir, run, environment, &r->record);
+}
+
+/* A record that nothing was measured for goes. */
+static void discard_record(Runner *r)
+{
+    char path[PATH_BYTES + 16];
+    snprintf(path, sizeof path, "%s/record.json", r->dir);
+    record_close(r->record);
+    r->record = NULL;
+    unlink(path);
+    rmdir(r->dir);
+}
+
+/* Takes the peaks from the record, or measures them where it has none yet. */
+static Status learn_peaks(Runner *r)
+{
+    const json_t *environment = json_object_get(record_root(r->record), "environment");
+    if (peak_of(environment, "f32_flops") == 0 && !r->options->no_peaks) {
+        json_t *peaks = NULL;
+        TRY(isolate_run(probe_peaks, &r->measure, &peaks));
+        TRY(record_set_peaks(r->record, peaks));
+    }
+    r->measure.peaks = (Peaks){ peak_of(environment, "f32_flops"), peak_of(environment, "bf16_flops"), peak_of(environment, "copy_bytes_per_s") };
+    return status_ok();
+}
+
+/* Opens or resumes the record; only then come the seconds that measuring the peaks takes. */
 static Status open_record(Runner *r, int argc, char **argv, bool peaks)
 {
     const Options *o = r->options;
-    char id[128], stamp[32];
+    char id[128];
     default_dir(r->dir, o->out ? 0 : sizeof r->dir, id, sizeof id);
     if (o->out)
         snprintf(r->dir, sizeof r->dir, "%s", o->out);
-    if (o->resume) {
-        TRY(record_open(r->dir, &r->record));
-    } else {
-        json_t *environment = NULL, *echo = NULL;
-        Probe probe = { &r->measure, peaks };
-        TRY(options_echo(o, &echo));
-        Status status = isolate_run(probe_machine, &probe, &environment);
-        if (status.code != STATUS_OK) {
-            json_decref(echo);
-            return status;
-        }
-        json_t *run = json_pack("{s:s,s:s,s:n,s:o,s:o,s:o}", "id", id, "started", env_timestamp(stamp, sizeof stamp), "finished",
-                                "command", command_line(argc, argv), "preset", r->work.preset ? json_string(r->work.preset) : json_null(),
-                                "options", echo);
-        TRY(record_create(r->dir, run, environment, &r->record));
-    }
-    const json_t *environment = json_object_get(record_root(r->record), "environment");
-    r->measure.peaks = (Peaks){ peak_of(environment, "f32_flops"), peak_of(environment, "bf16_flops"), peak_of(environment, "copy_bytes_per_s") };
-    return status_ok();
+    TRY(o->resume ? record_open(r->dir, &r->record) : begin_record(r, id, argc, argv));
+    Status status = peaks ? learn_peaks(r) : status_ok();
+    if (status.code != STATUS_OK && !o->resume)
+        discard_record(r);
+    return status;
 }
 
 static Status write_report(const Runner *r)
@@ -366,17 +393,6 @@ static Status end_run(Runner *r, Status status, const char *command, bool *parti
     return status;
 }
 
-/* Wrong usage leaves nothing behind: a record that was begun for it goes. */
-static void discard_record(Runner *r)
-{
-    char path[PATH_BYTES + 16];
-    snprintf(path, sizeof path, "%s/record.json", r->dir);
-    record_close(r->record);
-    r->record = NULL;
-    unlink(path);
-    rmdir(r->dir);
-}
-
 static Status run_sweep(const Options *o, int argc, char **argv, bool *partial)
 {
     Runner r = { .options = o, .measure = measure_from_options(o) };
@@ -391,7 +407,7 @@ static Status run_sweep(const Options *o, int argc, char **argv, bool *partial)
     TRY_GOTO(status, open_record(&r, argc, argv, true), out);
     status = run_cells(&r);
     if (status.code == STATUS_USAGE && !o->resume)
-        discard_record(&r);
+        discard_record(&r); /* wrong usage leaves nothing behind */
     TRY_GOTO(status, status, out);
     for (int i = 0; i < r.work.training_count; i++)
         TRY_GOTO(status, run_training(&r, &r.work.trainings[i]), out);
@@ -451,6 +467,23 @@ static void print_training(const json_t *entry)
                json_number_value(json_object_get(entry, "seconds_to_target")));
 }
 
+/* What of the options only the data can refuse. */
+static Status check_classes(const Options *o, const TrainConfig *t)
+{
+    if (!o->classes || o->classes == t->net.classes || (net_is_text(&t->net) && t->net.head != HEAD_CLASSIFY))
+        return status_ok();
+    return status_error(STATUS_USAGE, "--classes %" PRId64 ": the data have %" PRId64 " classes; leave it out", o->classes, t->net.classes);
+}
+
+/* A training that failed is an error of the command; one that does not fit or was interrupted is not. */
+static Status judge_training(const json_t *entry)
+{
+    const char *status = json_string_value(json_object_get(entry, "status"));
+    if (!status || strcmp(status, "failed") || interrupt_check().code != STATUS_OK)
+        return status_ok();
+    return status_error(STATUS_NUMERIC, "the training failed: %s", json_string_value(json_object_get(entry, "reason")));
+}
+
 Status run_train(const Options *o, int argc, char **argv, bool *partial)
 {
     Runner r = { .options = o, .measure = measure_from_options(o) };
@@ -458,13 +491,15 @@ Status run_train(const Options *o, int argc, char **argv, bool *partial)
     char name[CELL_NAME_BYTES];
     Status status;
     TRY_GOTO(status, train_from_options(o, &t), out);
-    TRY_GOTO(status, train_check_data(&t), out);
+    TRY_GOTO(status, train_settle(&t), out);
+    TRY_GOTO(status, check_classes(o, &t), out);
     TRY_GOTO(status, open_record(&r, argc, argv, false), out);
     TRY_GOTO(status, run_training(&r, &t), out);
     const json_t *entry = record_find(r.record, RECORD_TRAININGS, train_name(&t, name, sizeof name));
     if (!o->json)
         print_training(entry);
-    status = finish(&r);
+    TRY_GOTO(status, finish(&r), out);
+    status = judge_training(entry);
 out:
     return end_run(&r, status, NULL, partial);
 }

@@ -15,7 +15,12 @@
 #include <unistd.h>
 
 enum { WARMUP_STEPS = 2, MIN_SAMPLES = 5, MIN_SAMPLES_LATE = 2, MAX_SAMPLES = 1000, PROFILE_STEPS = 2 };
-static const float MEASURE_LEARNING_RATE = 1e-3f; /* real updates, small enough that random labels do no harm */
+
+/* Real updates, small enough that random labels do no harm; AdamW and LAMB move every weight by about this much. */
+static float measure_rate(OptimKind optimizer)
+{
+    return optimizer == OPTIM_ADAMW || optimizer == OPTIM_LAMB ? 1e-6f : 1e-3f;
+}
 
 /* What differs from the standard form of this net, for names: "/width:0.25/stem:small". */
 void cell_name_extra(const NetConfig *n, char *text, size_t size)
@@ -32,6 +37,8 @@ void cell_name_extra(const NetConfig *n, char *text, size_t size)
     PUT(n->layers != standard.layers, "/layers:%" PRId64, n->layers);
     PUT(n->hidden != standard.hidden, "/hidden:%" PRId64, n->hidden);
     PUT(n->heads != standard.heads, "/heads:%" PRId64, n->heads);
+    PUT(n->vocab != standard.vocab, "/vocab:%" PRId64, n->vocab);
+    PUT(n->rows != standard.rows, "/tokens:%" PRId64, n->rows);
     PUT(n->head != standard.head, "/head:%s", head_names[n->head]);
     PUT(n->dropout != standard.dropout, "/dropout:%g", (double)n->dropout);
     PUT(n->optim.kind != standard.optim.kind, "/optim:%s", optim_names[n->optim.kind]);
@@ -41,7 +48,7 @@ void cell_name_extra(const NetConfig *n, char *text, size_t size)
 const char *cell_name(const CellConfig *cell, char *text, size_t size)
 {
     const NetConfig *n = &cell->net;
-    char extra[96];
+    char extra[CELL_EXTRA_BYTES];
     cell_name_extra(n, extra, sizeof extra);
     snprintf(text, size, "%s/%s:%" PRId64 "/batch:%" PRId64 "/amp:%s/accum:%" PRId64 "%s", n->net,
              net_is_text(n) ? "seq" : "size", n->size, n->batch, amp_names[n->amp], cell->accum, extra);
@@ -56,8 +63,9 @@ json_t *cell_axes(const CellConfig *cell)
                              (json_int_t)(cell->accum * n->batch), "width", n->width, "classes", (json_int_t)n->classes, "stem",
                              stem_names[n->stem], "optimizer", optim_names[n->optim.kind], "momentum", (double)n->optim.momentum);
     json_t *own = net_is_text(n)
-        ? json_pack("{s:I,s:I,s:I,s:I,s:s,s:f}", "layers", (json_int_t)n->layers, "hidden", (json_int_t)n->hidden, "heads",
-                    (json_int_t)n->heads, "vocab", (json_int_t)n->vocab, "head", head_names[n->head], "dropout", (double)n->dropout)
+        ? json_pack("{s:I,s:I,s:I,s:I,s:o,s:s,s:f}", "layers", (json_int_t)n->layers, "hidden", (json_int_t)n->hidden,
+                    "heads", (json_int_t)n->heads, "vocab", (json_int_t)n->vocab, "tokens",
+                    n->rows ? json_integer((json_int_t)n->rows) : json_null(), "head", head_names[n->head], "dropout", (double)n->dropout)
         : json_pack("{s:I,s:i}", "depth", (json_int_t)n->depth, "stem_stride", n->stem_stride);
     if (!axes || !own || json_object_update(axes, own)) {
         json_decref(axes);
@@ -103,6 +111,7 @@ bool cell_from_record(const json_t *axes, CellConfig *out)
     take_integer(axes, "hidden", &n->hidden);
     take_integer(axes, "heads", &n->heads);
     take_integer(axes, "vocab", &n->vocab);
+    take_integer(axes, "tokens", &n->rows);
     take_choice(axes, "amp", amp_names, AMP_COUNT, &amp);
     take_choice(axes, "stem", stem_names, STEM_COUNT, &stem);
     take_choice(axes, "head", head_names, HEAD_COUNT, &head);
@@ -221,7 +230,7 @@ Status cell_run_step(Bench *b, const MicroBatch *data, int64_t accum)
     TRY(step_begin(&b->session, accum * data->counted));
     for (int64_t k = 0; k < accum; k++)
         TRY(step_micro(&b->session, data));
-    TRY(step_update(&b->session, MEASURE_LEARNING_RATE));
+    TRY(step_update(&b->session, measure_rate(b->net.config.optim.kind)));
     return backend_sync(b->backend);
 }
 

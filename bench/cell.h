@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-enum { CELL_NAME_BYTES = 160 };
+enum { CELL_NAME_BYTES = 256, CELL_EXTRA_BYTES = 144 };
 
 typedef struct CellConfig { NetConfig net; int64_t accum; } CellConfig;
 

@@ -59,7 +59,7 @@ static const OptionSpec specs[] = {
     { "threads", TYPE_INT, AT(threads), ALL & ~REPORT, 0, 4096, NULL, "0", "CPU threads; 0 = every core this process may use" },
     { "layout", TYPE_NAME, AT(layout), ALL & ~REPORT, 0, 0, layout_choices, "auto", "layout of activations, for experiments" },
 
-    { "net", TYPE_NAME, AT(net), NET, 0, 0, net_choices, "resnet50", "net to run" },
+    { "net", TYPE_NAME, AT(net), NET, 0, 0, net_choices, NULL, "net to run, resnet50 if not given; a preset runs only what it has for this one" },
     { "size", TYPE_AXIS_INT, AT(size), NET, 8, 4096, NULL, NULL, "images: height = width in pixels; bert: longest sequence in tokens" },
     { "batch", TYPE_AXIS_INT, AT(batch), NET, 1, 65536, NULL, NULL, "samples in a micro-batch" },
     { "amp", TYPE_AXIS_CHOICE, AT(amp), NET, 0, 0, amp_choices, NULL, "mixed precision; fp16 has a dynamic loss scale" },
@@ -109,6 +109,7 @@ static const OptionSpec specs[] = {
     { "precision", TYPE_REAL, AT(precision), BENCH | CLAIMS, 0.0001, 1, NULL, "0.01", "sample until the standard error is under this share of the mean" },
     { "no-profile", TYPE_FLAG, AT(no_profile), BENCH, 0, 0, NULL, NULL, "no profiled steps after the timed ones" },
     { "primitives", TYPE_FLAG, AT(primitives), BENCH, 0, 0, NULL, NULL, "also time every op of the step alone, caches cold, and compare the sum" },
+    { "no-peaks", TYPE_FLAG, AT(no_peaks), BENCH | CLAIMS, 0, 0, NULL, NULL, "do not measure this machine's peaks: no floors" },
     { "trace", TYPE_FLAG, AT(trace), BENCH, 0, 0, NULL, NULL, "write a Chrome trace of the profiled steps" },
     { "mem-limit", TYPE_BYTES, AT(mem_limit), BENCH | TRAIN | PLAN | CLAIMS | SERVE, 1, 9e15, NULL, NULL, "capacity to respect, such as 16GiB; default this machine's memory" },
 
@@ -368,6 +369,25 @@ static const char *type_hint(const OptionSpec *spec, char *text, size_t size)
     return text;
 }
 
+enum { HELP_WIDTH = 100, HELP_COLUMN = 39 };
+
+/* An option and what it does, the latter broken at spaces and indented. */
+static void print_option(FILE *to, const OptionSpec *s)
+{
+    char hint[96], left[128], text[256];
+    snprintf(left, sizeof left, "--%s %s", s->name, type_hint(s, hint, sizeof hint));
+    snprintf(text, sizeof text, "%s%s%s%s", s->help, s->initial ? " [" : "", s->initial ? s->initial : "", s->initial ? "]" : "");
+    int column = fprintf(to, "  %-*s", HELP_COLUMN - 3, left);
+    for (const char *word = text; *word; word += strspn(word, " ")) {
+        const int length = (int)strcspn(word, " ");
+        if (column + 1 + length > HELP_WIDTH)
+            column = fprintf(to, "\n%*s", HELP_COLUMN - 1, "") - 1;
+        column += fprintf(to, " %.*s", length, word);
+        word += length;
+    }
+    fputc('\n', to);
+}
+
 void options_help(FILE *to, Command command)
 {
     if (command == COMMAND_COUNT) {
@@ -380,14 +400,9 @@ void options_help(FILE *to, Command command)
         return;
     }
     fprintf(to, "batchmark %s: %s\n\n", command_names[command], command_help[command]);
-    for (size_t i = 0; i < COUNT_OF(specs); i++) {
-        const OptionSpec *s = &specs[i];
-        char hint[96], left[128];
-        if (!(s->commands & (1 << command)))
-            continue;
-        snprintf(left, sizeof left, "--%s %s", s->name, type_hint(s, hint, sizeof hint));
-        fprintf(to, "  %-36s %s%s%s%s\n", left, s->help, s->initial ? " [" : "", s->initial ? s->initial : "", s->initial ? "]" : "");
-    }
+    for (size_t i = 0; i < COUNT_OF(specs); i++)
+        if (specs[i].commands & (1 << command))
+            print_option(to, &specs[i]);
     if (command == COMMAND_BENCH)
         fprintf(to, "\nAxes take several values (--batch 1,2,4). Without axes the preset decides what runs.\n"
                     "All --benchmark_* flags of Google Benchmark work too: --benchmark_filter=REGEX, --benchmark_list_tests, ...\n");

@@ -41,7 +41,7 @@ typedef struct Options {
     bool    no_augment;
     /* measuring */
     const char *preset, *out;
-    bool    resume, no_profile, trace, primitives;
+    bool    resume, no_profile, no_peaks, trace, primitives;
     double  cell_seconds, precision;
     int64_t mem_limit;
     /* finding faults */

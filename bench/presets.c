@@ -53,7 +53,8 @@ typedef struct Recipe {
     int64_t     size, batch[4], accum, epochs, limit;
     double      lr[4], width; /* width 0: the net's own, like the rest */
     int64_t     layers, hidden, heads, vocab, classes;
-    bool        augment, zero_gamma, adamw;
+    double      warmup;       /* epochs; 0 = a quarter of one */
+    bool        augment, zero_gamma, adamw, no_dropout;
     Amp         amp;
     Stem        stem;
 } Recipe;
@@ -65,11 +66,23 @@ static const Recipe smoke_recipes[] = {
 };
 static const Recipe quick_recipes[] = {
     { "resnet50", "fashion-mnist", 28, { 64, 256 }, 1, 2, .lr = { 0.1, 0.2 }, .width = 0.25, .amp = AMP_BF16, .stem = STEM_SMALL },
+    { "unet", "mri", 96, { 4 }, 1, 8, .lr = { 1e-3 }, .width = 0.25, .amp = AMP_BF16, .adamw = true },
+    { "bert", "copy", 32, { 32 }, 1, 3, .lr = { 2e-3 }, .amp = AMP_BF16, .layers = 2, .hidden = 128, .heads = 4, .vocab = 200,
+      .warmup = 0.5, .no_dropout = true },
+    { "bert", "glosses", 32, { 64 }, 1, 1, 80000, .lr = { 3e-3 }, .amp = AMP_BF16, .layers = 2, .hidden = 128, .heads = 4, .vocab = 4096,
+      .no_dropout = true },
+    { "bert", "gloss-classes", 32, { 64 }, 1, 1, .lr = { 1e-3 }, .amp = AMP_BF16, .layers = 2, .hidden = 128, .heads = 4, .vocab = 8192 },
 };
 static const Recipe full_recipes[] = {
     { "resnet50", "fashion-mnist", 28, { 32, 64, 128, 256 }, 1, 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL, .augment = true,
       .zero_gamma = true },
     { "resnet50", "fashion-mnist", 28, { 64 }, 4, 10, .width = 0.5, .amp = AMP_BF16, .stem = STEM_SMALL, .augment = true, .zero_gamma = true },
+    { "unet", "mri", 128, { 2, 4, 8 }, 1, 20, .lr = { 1e-3, 1e-3, 1e-3 }, .width = 0.5, .amp = AMP_BF16, .augment = true, .adamw = true },
+    { "unet", "mri", 128, { 2 }, 4, 20, .lr = { 1e-3 }, .width = 0.5, .amp = AMP_BF16, .augment = true, .adamw = true },
+    { "bert", "copy", 64, { 16, 64 }, 1, 10, .lr = { 1e-3, 2e-3 }, .amp = AMP_BF16, .layers = 4, .hidden = 256, .heads = 4, .vocab = 1000,
+      .warmup = 0.5 },
+    { "bert", "text", 64, { 32, 128 }, 1, 5, .lr = { 5e-4, 1e-3 }, .amp = AMP_BF16, .layers = 4, .hidden = 256, .heads = 4, .vocab = 8192 },
+    { "bert", "gloss-classes", 32, { 32, 128 }, 1, 3, .lr = { 5e-4, 1e-3 }, .amp = AMP_BF16, .layers = 4, .hidden = 256, .heads = 4, .vocab = 8192 },
 };
 
 static const char *const foundation_claims[] = { "A1", "A4", "B2", "B16", NULL };
@@ -196,6 +209,7 @@ static NetConfig recipe_net(const Recipe *r, int64_t batch)
     net.amp = r->amp;
     net.zero_init_gamma = r->zero_gamma;
     net.optim.kind = r->adamw ? OPTIM_ADAMW : net.optim.kind;
+    net.dropout = r->no_dropout ? 0 : net.dropout;
     set_if(&net.classes, r->classes);
     set_text(&net, r->layers, r->hidden, r->heads, r->vocab);
     return net;
@@ -210,7 +224,7 @@ static Status add_recipe(Work *w, const Recipe *r, const Options *o)
         w->trainings = trainings;
         w->trainings[w->training_count++] = (TrainConfig){
             .net = recipe_net(r, r->batch[b]), .accum = r->accum, .epochs = r->epochs, .lr = r->lr[b], .base_batch = 1,
-            .schedule = SCHEDULE_COSINE, .warmup = 0.25, .rules = session_rules(), .seed = (uint64_t)o->seed,
+            .schedule = SCHEDULE_COSINE, .warmup = r->warmup > 0 ? r->warmup : 0.25, .rules = session_rules(), .seed = (uint64_t)o->seed,
             .feed = { .data = r->data, .limit = r->limit, .loaders = 1, .augment = r->augment, .seed = (uint64_t)o->seed },
         };
     }
@@ -235,6 +249,23 @@ static Status add_axes(Work *w, const Options *o)
     return status_ok();
 }
 
+static bool is_wanted(const Options *o, const char *net)
+{
+    return !o->net || !strcmp(o->net, net);
+}
+
+/* A preset has its own nets: what would change them cannot be heeded. */
+static Status check_preset(const Options *o, const char *name)
+{
+    char            extra[CELL_EXTRA_BYTES];
+    const NetConfig net = net_from_options(o);
+    cell_name_extra(&net, extra, sizeof extra);
+    if (extra[0] || o->classes)
+        return status_error(STATUS_USAGE, "the preset '%s' has nets of its own, not one with %s: give --size, --batch, --amp or --accum to "
+                            "sweep that one", name, extra[0] ? extra + 1 : "--classes");
+    return status_ok();
+}
+
 static Status fill(Work *w, const Options *o)
 {
     const char *name = o->preset ? o->preset : preset_default();
@@ -244,12 +275,15 @@ static Status fill(Work *w, const Options *o)
         w->cell_seconds = o->cell_seconds > 0 ? o->cell_seconds : presets[p].cell_seconds;
         if (o->size.count + o->batch.count + o->amp.count + o->accum.count > 0)
             return add_axes(w, o);
+        TRY(check_preset(o, name));
         w->preset = presets[p].name;
-        w->claims = foundation_claims;
+        w->claims = o->net ? no_claims : foundation_claims;
         for (int i = 0; i < presets[p].sweep_count; i++)
-            TRY(add_sweep(w, &presets[p].sweeps[i]));
+            if (is_wanted(o, presets[p].sweeps[i].net))
+                TRY(add_sweep(w, &presets[p].sweeps[i]));
         for (int i = 0; i < presets[p].recipe_count; i++)
-            TRY(add_recipe(w, &presets[p].recipes[i], o));
+            if (is_wanted(o, presets[p].recipes[i].net))
+                TRY(add_recipe(w, &presets[p].recipes[i], o));
     }
     return status_ok();
 }

@@ -409,6 +409,13 @@ Status record_put(Record *r, RecordList list, json_t *entry)
     return failed ? out_of_memory("an entry of the record") : record_save(r->root, r->path);
 }
 
+Status record_set_peaks(Record *r, json_t *peaks)
+{
+    if (!set(json_object_get(r->root, "environment"), "peaks", peaks))
+        return out_of_memory("the record");
+    return record_save(r->root, r->path);
+}
+
 Status record_finish(Record *r)
 {
     char now[24];

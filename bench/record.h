@@ -40,6 +40,9 @@ json_t *record_find(const Record *r, RecordList list, const char *name);
 /* Adds the entry, or replaces the one of the same name, and saves. The reference is taken over, also on failure. */
 Status record_put(Record *r, RecordList list, json_t *entry);
 
+/* Sets environment.peaks and saves. The reference is taken over, also on failure. */
+Status record_set_peaks(Record *r, json_t *peaks);
+
 /* Sets run.finished to now and saves. */
 Status record_finish(Record *r);
 

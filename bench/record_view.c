@@ -115,6 +115,7 @@ static const AxisText axis_texts[] = {
     { "hidden", OF_TEXT, "768", "hidden %s", "h" },
     { "heads", OF_TEXT, "12", "%s heads", "a" },
     { "vocab", OF_TEXT, "30522", "vocabulary %s", "v" },
+    { "tokens", OF_TEXT, NULL, "%s rows of tokens", "t" },
     { "head", OF_TEXT, "masked", "head %s", "" },
     { "dropout", OF_TEXT, "0.1", "dropout %s", "d" },
     { "optimizer", OF_IMAGES, "sgd", "%s", "" },
@@ -163,6 +164,8 @@ static void add_between(Text *t, const char *comma) { text_add(t, t->length ? co
 static void add_axis(Text *title, Text *slug, const json_t *item, const char *name, const json_t *value)
 {
     char number[NUMBER_BYTES];
+    if (json_is_null(value)) /* says nothing of this item */
+        return;
     bool known;
     const AxisText *text = axis_text(item, name, &known);
     const char *shown = axis_value(value, number);

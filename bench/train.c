@@ -20,7 +20,7 @@ static const char *data_name(const TrainConfig *t)
 const char *train_name(const TrainConfig *t, char *text, size_t size)
 {
     const NetConfig *n = &t->net;
-    char extra[96];
+    char extra[CELL_EXTRA_BYTES];
     cell_name_extra(n, extra, sizeof extra);
     snprintf(text, size, "%s/data:%s/%s:%" PRId64 "/batch:%" PRId64 "/accum:%" PRId64 "/amp:%s/seed:%" PRIu64 "%s%s%s", n->net,
              data_name(t), net_is_text(n) ? "seq" : "size", n->size, n->batch, t->accum, amp_names[n->amp], t->seed, extra,
@@ -85,13 +85,13 @@ json_t *train_failed(const TrainConfig *t, const Status *why)
     return entry;
 }
 
-Status train_check_data(const TrainConfig *t)
+Status train_settle(TrainConfig *t)
 {
-    NetConfig net = t->net;
     Feed *feed = NULL;
-    TRY(feed_open(&t->feed, t->accum, &net, &feed));
+    TRY(net_check(&t->net));
+    TRY(feed_open(&t->feed, t->accum, &t->net, &feed));
     feed_close(feed);
-    return net_check(&net);
+    return net_check(&t->net);
 }
 
 /* Everything one run holds. */

@@ -28,8 +28,9 @@ const char *train_name(const TrainConfig *t, char *text, size_t size);
 int64_t train_default_batch(const NetConfig *net);
 int64_t train_default_size(const NetConfig *net);
 
-/* Opens the data set once, so that a wrong name, folder or file is known before a record is begun. */
-Status train_check_data(const TrainConfig *t);
+/* Opens the data set once and sets in t->net what it decides, so that what is wrong is known before a record is begun, and that
+ * is named and verified which will be trained. */
+Status train_settle(TrainConfig *t);
 
 /* Trains in this process and gives the entry for the record. An interrupt ends it early: the entry is complete up to
  * there, with status "failed" and the reason. progress: print a line on stderr. */

@@ -23,7 +23,7 @@ static const double bounds[AMP_COUNT] = { [AMP_OFF] = 2e-5, [AMP_BF16] = 2e-3, [
 static const double ATTENTION_BF16_BOUND = 8e-3;
 
 enum { VERIFY_BATCH = 4 };
-static const float VERIFY_LEARNING_RATE = 0.1f, VERIFY_LOSS_SCALE = 1024;
+static const float VERIFY_LOSS_SCALE = 1024;
 
 typedef struct Verify {
     Net      net;
@@ -167,12 +167,18 @@ static Status verify_node(Verify *v, int node)
     return status_ok();
 }
 
+/* A step that shows, after which the net still has numbers that fit: AdamW moves every weight by its whole rate. */
+static float verify_rate(const NetConfig *c)
+{
+    return c->optim.kind == OPTIM_ADAMW ? 1e-3f : 0.1f;
+}
+
 /* What the host writes before a step. */
 static Status write_step(Session *s, const MicroBatch *batch)
 {
     const Net *n = s->net;
     float scale = (float)(1.0 / (double)batch->counted);
-    float hyper[8] = { VERIFY_LEARNING_RATE, 1, n->config.amp == AMP_FP16 ? 2000 : 0, 2, 0.5f, 1, 65536, 0 };
+    float hyper[8] = { verify_rate(&n->config), 1, n->config.amp == AMP_FP16 ? 2000 : 0, 2, 0.5f, 1, 65536, 0 };
     float control[8] = { 1 / VERIFY_LOSS_SCALE, 1, 0, VERIFY_LOSS_SCALE, 0, 0, 0, 0 };
     TRY(exec_write(s->exec, n->scale, &scale));
     TRY(exec_write(s->exec, n->hyper, hyper));

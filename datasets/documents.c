@@ -1,53 +1,25 @@
 /* documents.c - whole files in memory, and the list of texts that readers fill. */
-#include "source.h"
+#include "files.h"
 #include "text_source.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { FILE_MOST = 1 << 30 };
-
-static Status read_open_file(FILE *handle, FileBytes *out)
-{
-    const char *shown = dataset_shown_path(out->path);
-    struct stat info;
-    if (fstat(fileno(handle), &info) != 0)
-        return dataset_file_error(out->path, errno);
-    if (!S_ISREG(info.st_mode))
-        return status_error(STATUS_INPUT, "%s: not a file", shown);
-    if (info.st_size < 1 || info.st_size > FILE_MOST)
-        return status_error(STATUS_INPUT, "%s: %" PRId64 " bytes long, expected 1..%d", shown, (int64_t)info.st_size,
-                            FILE_MOST);
-    size_t bytes = (size_t)info.st_size;
-    out->bytes = malloc(bytes + 1);
-    if (!out->bytes)
-        return status_error(STATUS_OOM, "%s: no memory for %zu bytes", shown, bytes);
-    out->length = fread(out->bytes, 1, bytes, handle);
-    out->bytes[out->length] = '\0';
-    if (out->length != bytes)
-        return ferror(handle) ? dataset_file_error(out->path, errno)
-                              : status_error(STATUS_INPUT, "%s: ends after %zu of %zu bytes", shown, out->length,
-                                             bytes);
-    return status_ok();
-}
 
 Status file_read(const char *dir, const char *name, FileBytes *out)
 {
     memset(out, 0, sizeof *out);
-    size_t bytes = strlen(dir) + (name ? strlen(name) + 1 : 0) + 1;
-    out->path = malloc(bytes);
+    out->path = name ? dataset_join_path(dir, name, NULL) : malloc(strlen(dir) + 1);
     if (!out->path)
         return status_error(STATUS_OOM, "text: no memory for a path");
-    snprintf(out->path, bytes, "%s%s%s", dir, name ? "/" : "", name ? name : "");
-    FILE *handle = fopen(out->path, "rb");
-    if (!handle)
-        return dataset_file_error(out->path, errno);
-    Status status = read_open_file(handle, out);
-    fclose(handle);
+    if (!name)
+        strcpy(out->path, dir);
+    Bytes bytes = { NULL, 0 };
+    Status status = dataset_read_file(out->path, FILE_MOST, &bytes);
+    out->bytes = (char *)bytes.data;
+    out->length = bytes.size;
     return status;
 }
 

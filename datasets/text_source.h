@@ -22,12 +22,12 @@ enum { TEXT_SEQ_MIN = 8, TEXT_SEQ_MAX = 512 };
 
 typedef struct FileBytes {
     char   *path;
-    char   *bytes;  /* whole file and a NUL */
+    char   *bytes;  /* the whole file */
     size_t  length;
 } FileBytes;
 
-/* Reads dir/name (name NULL: the file dir). Missing: STATUS_INPUT; empty, or larger than a gigabyte: STATUS_INPUT.
- * On failure too the caller frees *out. */
+/* Reads dir/name (name NULL: the file dir) of at most a gigabyte; errors are those of dataset_read_file. On failure too
+ * the caller frees *out. */
 Status file_read(const char *dir, const char *name, FileBytes *out);
 void   file_free(FileBytes *file);
 

@@ -95,6 +95,7 @@ static double op_flops(const OpDesc *op)
     case OP_layernorm_grad: return x * 11.0;
     case OP_gelu:         return x * 8.0;
     case OP_gelu_grad:    return x * 12.0;
+    case OP_tanh:         return x * 8.0;
     case OP_tanh_grad:    return x * 3.0;
     case OP_embedding:    return y * (op->n_in / 2 - 1);
     case OP_embedding_grad: return x;
@@ -109,13 +110,36 @@ static double op_flops(const OpDesc *op)
     }
 }
 
+/* Bytes of a table of which only the rows picked by `picks` numbers are touched: at most so many. */
+static double picked_bytes(const Tensor *table, int64_t picks)
+{
+    const double rows = (double)(picks < table->dim[0] ? picks : table->dim[0]);
+    return (double)tensor_bytes(table) / (double)table->dim[0] * rows;
+}
+
+static double input_bytes(const OpDesc *op, int slot)
+{
+    const Tensor *t = &op->in[slot];
+    if ((op->kind == OP_embedding && slot % 2 == 0) || (op->kind == OP_gather_rows && slot == 0))
+        return picked_bytes(t, op->out[0].dim[0]);
+    return (double)tensor_bytes(t) * (op_in_is_inout(op, slot) ? 2 : 1);
+}
+
+static double output_bytes(const OpDesc *op, int slot)
+{
+    const Tensor *t = &op->out[slot];
+    if (op->kind == OP_embedding_grad && op->attr.accumulate)
+        return 2 * picked_bytes(t, op->in[1].dim[0]);
+    return (double)tensor_bytes(t) * (op_out_is_inout(op, slot) ? 2 : 1);
+}
+
 OpCost op_cost(const OpDesc *op)
 {
     OpCost cost = { op_flops(op), 0 };
     for (int i = 0; i < op->n_in; i++)
-        cost.bytes += (double)tensor_bytes(&op->in[i]) * (op_in_is_inout(op, i) ? 2 : 1);
+        cost.bytes += input_bytes(op, i);
     for (int i = 0; i < op->n_out; i++)
-        cost.bytes += (double)tensor_bytes(&op->out[i]) * (op_out_is_inout(op, i) ? 2 : 1);
+        cost.bytes += output_bytes(op, i);
     return cost;
 }
 

@@ -166,7 +166,8 @@ Status op_infer(OpDesc *op);
 
 /* Work of one call: floating point operations as the field counts them (2 per multiply-add; only convolutions, matrix
  * products, normalisations and elementwise arithmetic count) and bytes that have to move at least once (each input
- * read once, each output written once; read-and-written slots count twice). */
+ * read once, each output written once; read-and-written slots count twice; of a table from which rows are picked by number
+ * only so many rows). */
 typedef struct OpCost { double flops, bytes; } OpCost;
 OpCost op_cost(const OpDesc *op);
 

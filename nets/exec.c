@@ -219,8 +219,10 @@ Status exec_read(Exec *ex, Value v, void *host)
 static void draw(const GraphValue *v, uint64_t seed, uint64_t stream, float *out)
 {
     const Init *init = &v->init;
-    CHECK(init->kind != INIT_LIST || tensor_count(&v->tensor) <= GRAPH_START_COUNT);
-    for (int64_t i = 0; i < tensor_count(&v->tensor); i++)
+    const int64_t count = tensor_count(&v->tensor);
+    CHECK(init->kind != INIT_LIST || count <= GRAPH_START_COUNT);
+#pragma omp parallel for schedule(static) if (count > 65536) /* BERT has 110 million */
+    for (int64_t i = 0; i < count; i++)
         switch (init->kind) {
         case INIT_ZERO:    out[i] = 0; break;
         case INIT_ONE:     out[i] = 1; break;
@@ -297,19 +299,42 @@ static bool is_bad(const Tensor *t, const void *host, int64_t i)
     }
 }
 
-/* STATUS_NUMERIC with the first NaN or infinity in the outputs of a node. */
+/* The first NaN or infinity in a value; -1 where there is none. */
+static Status find_bad(Exec *ex, int value, int64_t *element)
+{
+    const Tensor *t = &ex->layout.tensor[value];
+    *element = -1;
+    if (!dtype_is_float(t->dtype))
+        return status_ok();
+    TRY(exec_read(ex, (Value){ value }, ex->host));
+    for (int64_t i = 0; i < tensor_count(t) && *element < 0; i++)
+        if (is_bad(t, ex->host, i))
+            *element = i;
+    return status_ok();
+}
+
+static Status bad_value(const Exec *ex, int value, int64_t element)
+{
+    return status_error(STATUS_NUMERIC, "the first value that is not finite is element %" PRId64 " of '%s'", element,
+                        ex->graph->values[value].name);
+}
+
+/* STATUS_NUMERIC with the first NaN or infinity in the outputs of a node, or where it comes from a weight, in that. */
 static Status check_outputs(Exec *ex, int node)
 {
     const GraphNode *n = &ex->graph->nodes[node];
+    int64_t          element, before;
     for (int k = 0; k < n->op.n_out; k++) {
-        const Tensor *t = &ex->layout.tensor[n->out[k]];
-        if (!dtype_is_float(t->dtype))
-            continue;
-        TRY(exec_read(ex, (Value){ n->out[k] }, ex->host));
-        for (int64_t i = 0; i < tensor_count(t); i++)
-            if (is_bad(t, ex->host, i))
-                return at_node(ex, node, status_error(STATUS_NUMERIC, "the first value that is not finite is element %"
-                                                      PRId64 " of '%s'", i, ex->graph->values[n->out[k]].name));
+        TRY(find_bad(ex, n->out[k], &element));
+        for (int i = 0; element >= 0 && i < n->op.n_in; i++) {
+            if (!graph_is_persistent(&ex->graph->values[n->in[i]]))
+                continue;
+            TRY(find_bad(ex, n->in[i], &before));
+            if (before >= 0)
+                return at_node(ex, node, bad_value(ex, n->in[i], before));
+        }
+        if (element >= 0)
+            return at_node(ex, node, bad_value(ex, n->out[k], element));
     }
     return status_ok();
 }

@@ -11,7 +11,8 @@
 typedef struct ExecOptions {
     bool separate;   /* planner off: every value in memory of its own */
     bool poison;     /* fill the arena and every freed value with NaN bytes, so that a read of stale memory shows */
-    bool check_nan;  /* after every node, look for NaN or infinity in its outputs; the first is STATUS_NUMERIC with its name */
+    bool check_nan;  /* after every node, look for NaN or infinity in its outputs; the first, or a weight that it comes from, is
+                        STATUS_NUMERIC with its name */
 } ExecOptions;
 
 /* Memory by category, in bytes. activations and workspace share the arena: the arena's peak is split by what is alive

@@ -140,11 +140,13 @@ Status step_write(Session *s, const MicroBatch *batch); /* the first part of ste
 Status step_micro(Session *s, const MicroBatch *batch);
 Status step_update(Session *s, float learning_rate);
 
-/* Waits; reads metrics, norm and control. STATUS_NUMERIC if the loss is not finite, except under fp16 while the loss scale can
- * still fall; there, after 20 skipped updates in a row at the least scale. */
+/* Waits; reads metrics, norm and control. STATUS_NUMERIC with the first number that is not finite if the loss is not, except
+ * under fp16 while the loss scale can still fall; there, after 20 skipped updates in a row that have
+ * brought it to the least. */
 Status step_result(Session *s, StepResult *out);
 
-/* Forward of one evaluation batch, added to the running totals; eval_begin zeroes, eval_result reads. */
+/* Forward of one evaluation batch, added to the running totals; eval_begin zeroes, eval_result reads: STATUS_NUMERIC if the
+ * loss is not finite. */
 Status eval_begin(Session *s);
 Status eval_batch(Session *s, const MicroBatch *batch);
 Status eval_result(Session *s, StepResult *out);

@@ -2,6 +2,7 @@
 #include "nets.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The loss scale of torch.amp.GradScaler; it stays within what f32 can divide by and multiply with. */
@@ -107,19 +108,28 @@ Status step_update(Session *s, float learning_rate)
     return exec_run(s->exec, SEG_UPDATE);
 }
 
-/* Under fp16 a loss or gradient that is not finite is met by a smaller scale, until there is no smaller one. */
+/* Runs the last batch of a segment again, whose inputs are still there, to say where the first number is that is not finite. */
+static const char *find_source(const Session *s, Segment segment, char *text, size_t size)
+{
+    Status named = exec_run_checked(s->exec, segment);
+    snprintf(text, size, "%s", named.code == STATUS_OK ? "the last batch is finite by itself" : named.text);
+    return text;
+}
+
+/* Under fp16 a loss or gradient that is not finite is met by a smaller scale, until there is no smaller one. Otherwise the
+ * update has been made, so the weights may be what is found. */
 static Status judge(const Session *s, const StepResult *r)
 {
+    char source[STATUS_TEXT_BYTES];
     if (s->net->config.amp == AMP_FP16) {
         if (r->skips_in_row < MAX_SKIPS_AT_LEAST || r->loss_scale > (double)SCALE_LEAST)
             return status_ok();
-        Status named = exec_run_checked(s->exec, SEG_MICRO); /* its inputs are still there */
         return status_error(STATUS_NUMERIC, "%lld updates in a row were skipped, the last at the least loss scale, %g: %s",
-                            (long long)r->skips_in_row, (double)SCALE_LEAST,
-                            named.code == STATUS_OK ? "single micro-batches are finite, their sum is not" : named.text);
+                            (long long)r->skips_in_row, (double)SCALE_LEAST, find_source(s, SEG_MICRO, source, sizeof source));
     }
     if (!isfinite(r->loss))
-        return status_error(STATUS_NUMERIC, "the loss is %f: the learning rate may be too high for this batch", r->loss);
+        return status_error(STATUS_NUMERIC, "the loss is not finite: the learning rate may be too high for this batch; after the "
+                            "update, %s (--check-nan looks before it)", find_source(s, SEG_MICRO, source, sizeof source));
     return status_ok();
 }
 
@@ -151,6 +161,9 @@ Status eval_batch(Session *s, const MicroBatch *batch)
 
 Status eval_result(Session *s, StepResult *out)
 {
+    char source[STATUS_TEXT_BYTES];
     TRY(read_metrics(s, s->net->eval_metrics, out));
-    return isfinite(out->loss) ? status_ok() : status_error(STATUS_NUMERIC, "the evaluation loss is %f", out->loss);
+    if (isfinite(out->loss))
+        return status_ok();
+    return status_error(STATUS_NUMERIC, "the evaluation loss is not finite: %s", find_source(s, SEG_EVAL, source, sizeof source));
 }

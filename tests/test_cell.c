@@ -12,6 +12,7 @@
 #include "fault_alloc.h"
 
 #include "../bench/cell.h"
+#include "../bench/presets.h"
 #include "../bench/train.h"
 
 static CellConfig small_cell(void)
@@ -43,6 +44,58 @@ static void test_names(void **state)
     TrainConfig train = { .net = cell.net, .feed = { .data = "shapes" }, .accum = 2, .seed = 7 };
     assert_string_equal(train_name(&train, name, sizeof name),
                         "resnet50/data:shapes/size:8/batch:2/accum:2/amp:off/seed:7/width:0.01/stem:small");
+}
+
+/* What makes a net another shows in its name, and the axes of a record give it back. */
+static void test_names_of_bert(void **state)
+{
+    (void)state;
+    char name[CELL_NAME_BYTES];
+    CellConfig cell = { net_config_default("bert"), 1 }, back;
+    assert_string_equal(cell_name(&cell, name, sizeof name), "bert/seq:128/batch:8/amp:off/accum:1");
+    cell.net.layers = 2;
+    cell.net.vocab = 1000;
+    cell.net.rows = 512;
+    cell.net.head = HEAD_ALL;
+    assert_string_equal(cell_name(&cell, name, sizeof name),
+                        "bert/seq:128/batch:8/amp:off/accum:1/layers:2/vocab:1000/tokens:512/head:all");
+    for (int i = 0; i < 2; i++, cell.net.rows = 0) {
+        json_t *axes = cell_axes(&cell);
+        assert_true(cell_from_record(axes, &back));
+        assert_true(back.net.rows == cell.net.rows && back.net.vocab == 1000 && back.net.layers == 2 && back.net.head == HEAD_ALL);
+        json_decref(axes);
+    }
+}
+
+static Work planned(const char *words, StatusCode code)
+{
+    char *argv[8] = { "batchmark", "bench" }, buffer[128];
+    int argc = 2;
+    Options o;
+    Work work;
+    snprintf(buffer, sizeof buffer, "%s", words);
+    for (char *word = strtok(buffer, " "); word; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    assert_int_equal(options_parse(argc, argv, &o).code, STATUS_OK);
+    assert_int_equal(work_plan(&o, &work).code, code);
+    return work;
+}
+
+static void test_presets(void **state)
+{
+    (void)state;
+    Work all = planned("--preset smoke", STATUS_OK), one = planned("--preset smoke --net bert", STATUS_OK);
+    assert_true(one.cell_count > 0 && one.cell_count < all.cell_count && all.training_count == 3 && one.training_count == 1);
+    assert_true(all.claims[0] && !one.claims[0]);
+    for (int i = 0; i < one.cell_count; i++)
+        assert_string_equal(one.cells[i].net.net, "bert");
+    work_free(&all);
+    work_free(&one);
+    planned("--preset smoke --width 0.5", STATUS_USAGE); /* it would not be heeded */
+    planned("--net bert --hidden 64", STATUS_USAGE);
+    one = planned("--preset smoke --width 0.5 --batch 2", STATUS_OK);
+    assert_true(one.cell_count == 1 && one.cells[0].net.width == 0.5 && !strcmp(one.cells[0].net.net, "resnet50"));
+    work_free(&one);
 }
 
 static void test_entry_of_a_cell(void **state)
@@ -167,6 +220,8 @@ int main(void)
     json_set_alloc_funcs(json_malloc_here, json_free_here);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_names_of_bert),
+        cmocka_unit_test(test_presets),
         cmocka_unit_test(test_entry_of_a_cell),
         cmocka_unit_test(test_what_cannot_run),
         cmocka_unit_test(test_verification_passes_and_catches),

@@ -221,8 +221,8 @@ static void test_curves_of_several_nets(void **state)
     }
     assert_int_equal(c->list[3].count, 2);
     assert_string_equal(curve_label(&c->list[0].axes, label, sizeof label), "resnet50 224 px fp32");
-    assert_string_equal(curve_label(&c->list[4].axes, label, sizeof label), "bert 128 tokens bf16 (layers 2, hidden 128, heads 2)");
-    assert_string_equal(curve_net_label(&c->list[4].axes, label, sizeof label), "bert 128 tokens (layers 2, hidden 128, heads 2)");
+    assert_string_equal(curve_label(&c->list[4].axes, label, sizeof label), "bert 128 tokens bf16 (layers 2, hidden 128, heads 2, vocab 1000)");
+    assert_string_equal(curve_net_label(&c->list[4].axes, label, sizeof label), "bert 128 tokens (layers 2, hidden 128, heads 2, vocab 1000)");
     CellPoint axes = c->list[4].axes;
     assert_ptr_equal(curves_find(c, &axes), &c->list[4]);
     strcpy(axes.extra, "/optim:sgd");

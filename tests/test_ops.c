@@ -327,6 +327,15 @@ static void test_cost(void **state)
     cast.out[0].dtype = DTYPE_BF16;
     assert_cost(accepted(cast), 0, 600);
     assert_cost(accepted(OPATTR(maxpool, 1, ATTR(.kernel = 2, .stride = 2), FA(1, 4, 4, 8))), 4 * 32, 4 * 128 + 4 * 32 + 32);
+
+    /* tables: the rows that are picked, all of a small one */
+    const Tensor ids = tensor_1d(DTYPE_I32, 10);
+    assert_cost(accepted(OPDESC(embedding, 4, FM(1000, 8), ids, FM(2, 8), ids)), 80, 4.0 * (80 + 10 + 16 + 10 + 80));
+    assert_cost(accepted(OPDESC(gather_rows, 2, BM(1000, 8), ids)), 0, 2.0 * 80 + 40 + 2 * 80);
+    OpDesc scatter = accepted(OPATTR(embedding_grad, 2, ATTR(.rows = 1000), BM(10, 8), ids));
+    assert_cost(scatter, 80, 2.0 * 80 + 40 + 4 * 8000); /* zeros and all */
+    scatter.attr.accumulate = true;
+    assert_cost(scatter, 80, 2.0 * 80 + 40 + 2 * 4 * 80);
 }
 
 static void test_inout_slots(void **state)

@@ -135,9 +135,15 @@ static const ConvShape conv_shapes[] = {
     /* UNet: up-convolutions, seen from their gradient, and heads */
     { 2, 8, 8, 32, 64, 2, 2, 0 },
     { 1, 10, 6, 48, 96, 2, 2, 0 },
+    { 3, 22, 14, 16, 32, 2, 2, 0 },  /* pixels of three images, no multiple of 32 */
+    { 2, 9, 7, 32, 64, 2, 2, 0 },    /* a row and a column that no output sees */
     { 2, 9, 7, 64, 1, 1, 1, 0 },
     { 1, 8, 15, 32, 2, 1, 1, 0 },
     { 3, 6, 7, 48, 21, 1, 1, 0 },
+    /* long rows, in and past one run of the fp32 weights' gradient */
+    { 2, 5, 96, 32, 16, 3, 1, 1 },
+    { 1, 3, 131, 16, 48, 3, 1, 1 },
+    { 2, 1, 100, 16, 16, 3, 1, 1 },
 };
 
 static OpDesc conv_op(const ConvShape *s, Dtype t)
@@ -292,6 +298,7 @@ typedef struct PoolShape { int64_t n, h, w, c; int kernel, stride, pad; } PoolSh
 
 static const PoolShape pool_shapes[] = {
     { 2, 16, 16, 64, 3, 2, 1 }, { 1, 7, 9, 24, 3, 2, 1 }, { 2, 8, 8, 16, 2, 2, 0 }, { 1, 5, 5, 3, 3, 1, 1 }, { 2, 1, 1, 32, 3, 2, 1 },
+    { 1, 6, 10, 24, 2, 2, 0 }, { 2, 4, 2, 7, 2, 2, 0 }, { 1, 7, 6, 16, 2, 2, 0 }, { 1, 6, 5, 16, 2, 2, 0 },
     { 1, 6, 7, 7, 3, 1, 2 }, { 1, 9, 8, 16, 2, 3, 0 }, { 1, 17, 16, 5, 15, 1, 7 }, { 2, 6, 6, 1, 5, 3, 2 },
 };
 
@@ -340,6 +347,7 @@ static void test_linear(void **state)
     (void)state;
     static const int64_t shapes[][3] = { /* M, K, O */
         { 4, 2048, 32 }, { 8, 256, 100 }, { 4, 64, 10 }, { 1, 512, 10 }, { 3, 17, 5 }, { 7, 1, 3 }, { 33, 48, 32 }, { 2, 130, 1 },
+        { 20, 40, 2 }, { 5, 1538, 33 }, { 35, 31, 805 }, { 129, 70, 47 }, /* sums in several pieces */
     };
     Ladder l = ladder_start();
     for (size_t i = 0; i < COUNT_OF(shapes); i++)
@@ -355,6 +363,36 @@ static void test_linear(void **state)
                 climb(&l, (OpDesc){ .kind = OP_linear_wgrad, .n_in = 2, .n_out = 1 + (flags & 1), .in = { x, y },
                                     .attr = { .accumulate = flags & 2 } }, BOTH);
         }
+    ladder_end(&l);
+}
+
+/* So many rows that even dw is added up piece by piece; so many threads that rows are shared as well as columns. */
+static void test_linear_of_many_rows(void **state)
+{
+    (void)state;
+    Ladder l = ladder_start();
+    for (Dtype t = DTYPE_F32; t <= DTYPE_BF16; t++)
+        for (int accumulate = 0; accumulate < 2; accumulate++)
+            climb(&l, (OpDesc){ .kind = OP_linear_wgrad, .n_in = 2, .n_out = 2, .attr = { .accumulate = accumulate },
+                                .in = { tensor_2d(t, 3079, 34), tensor_2d(t, 3079, 9) } }, BOTH);
+    const Tensor x = tensor_2d(DTYPE_BF16, 130, 40), w = tensor_2d(DTYPE_BF16, 66, 40);
+    OpCase  *c;
+    OpResult want, got;
+    assert_int_equal(op_case_create(&(OpDesc){ .kind = OP_linear, .n_in = 2, .in = { x, w } }, FILL_INTEGER, 8, &c).code, STATUS_OK);
+    assert_int_equal(op_case_run(c, l.ref, NULL, &want).code, STATUS_OK);
+    for (int threads = 3; threads <= 7; threads += 2) {
+        Backend *be;
+        assert_int_equal(backend_open("cpu", &(BackendOptions){ .threads = threads }, &be).code, STATUS_OK);
+        Status s = op_case_run(c, be, NULL, &got);
+        if (s.code == STATUS_OK)
+            s = op_case_compare(c, COMPARE_EXACT, &want, &got);
+        if (s.code != STATUS_OK && !may_skip(be, &c->op, s))
+            fail_msg("%d threads: %s", threads, s.text);
+        op_result_release(&got);
+        backend_close(be);
+    }
+    op_result_release(&want);
+    op_case_destroy(c);
     ladder_end(&l);
 }
 
@@ -585,6 +623,7 @@ int main(void)
         cmocka_unit_test(test_maxpool),
         cmocka_unit_test(test_avgpool),
         cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_linear_of_many_rows),
         cmocka_unit_test(test_softmax_xent),
         cmocka_unit_test(test_softmax_xent_bad_label_and_large_logits),
         cmocka_unit_test(test_pointwise),

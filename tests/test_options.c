@@ -60,7 +60,7 @@ static void test_defaults(void **state)
     char buffer[256];
     Options o;
     assert_int_equal(parse("train", buffer, sizeof buffer, &o).code, STATUS_OK);
-    assert_string_equal(o.net, "resnet50");
+    assert_null(o.net); /* resnet50, or all that a preset has */
     assert_null(o.data); /* follows from the net */
     assert_true(isnan(o.momentum));
     assert_int_equal(o.optimizer, -1);
@@ -79,6 +79,36 @@ static void test_help_and_no_command(void **state)
     assert_int_equal(parse("plan --help", buffer, sizeof buffer, &o).code, STATUS_OK);
     assert_true(o.help);
     assert_int_equal(o.command, COMMAND_PLAN);
+}
+
+/* Every option of a command stands there once, and no line is too long for a terminal. */
+static void test_help_fits(void **state)
+{
+    (void)state;
+    for (int c = 0; c <= COMMAND_COUNT; c++) {
+        FILE  *file = tmpfile();
+        char   line[512];
+        int    options = 0;
+        assert_non_null(file);
+        options_help(file, (Command)c);
+        rewind(file);
+        while (fgets(line, sizeof line, file)) {
+            if (strlen(line) > 120 || (!strncmp(line, "  --", 4) && strlen(line) > 101))
+                fail_msg("%zu characters: %s", strlen(line), line);
+            options += !strncmp(line, "  --", 4);
+        }
+        fclose(file);
+        char    buffer[64], words[32];
+        Options o;
+        json_t *echo = NULL;
+        if (c == COMMAND_COUNT)
+            continue;
+        snprintf(words, sizeof words, "%s", command_names[c]);
+        assert_int_equal(parse(words, buffer, sizeof buffer, &o).code, STATUS_OK);
+        assert_int_equal(options_echo(&o, &echo).code, STATUS_OK);
+        assert_int_equal(options, json_object_size(echo));
+        json_decref(echo);
+    }
 }
 
 static void test_bad_input_is_named(void **state)
@@ -161,7 +191,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_arrive),      cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_help_and_no_command), cmocka_unit_test(test_bad_input_is_named),
+        cmocka_unit_test(test_help_and_no_command), cmocka_unit_test(test_help_fits),
+        cmocka_unit_test(test_bad_input_is_named),
         cmocka_unit_test(test_axis_single),        cmocka_unit_test(test_echo_holds_every_option),
         cmocka_unit_test(test_bytes),
     };

@@ -10,12 +10,14 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
 PEERS = os.path.join(os.path.dirname(TESTS), "bench", "peers")
 sys.path.insert(0, PEERS)
 sys.dont_write_bytecode = True
 
+import cells  # noqa: E402
 import peers  # noqa: E402
 import summary  # noqa: E402
 import torch_venv  # noqa: E402
@@ -59,7 +61,7 @@ class Statistics(unittest.TestCase):
 
 
 def finished_cell(**changes):
-    cell = {"size": 224, "batch": 8, "amp": "bf16", "status": "ok", "reason": None, "load": {"median": 0.031, "max": 1},
+    cell = {"net": "resnet50", "head": None, "size": 224, "batch": 8, "amp": "bf16", "compile": False, "status": "ok", "reason": None, "load": {"median": 0.031, "max": 1},
             "peak_bytes": {"torch": 2 << 30, "batchmark": 1 << 30},
             **summary.compare([{"torch": [0.75], "batchmark": [0.5]}] * 6)}
     return {**cell, **changes}
@@ -68,35 +70,89 @@ def finished_cell(**changes):
 class Table(unittest.TestCase):
     def test_a_finished_cell(self):
         self.assertEqual(summary.table_row(finished_cell()),
-                         ["224", "8", "bf16", "750 (750-750)", "500 (500-500)", "**1.50 x** (1.50-1.50)", "10.7", "16.0",
+                         ["resnet50", "224", "8", "bf16", "750 (750-750)", "500 (500-500)", "**1.50 x** (1.50-1.50)", "10.7", "16.0",
                           "2.00 GiB", "1.00 GiB", "0.50 x", "0.03"])
 
     def test_what_is_unknown_is_not_zero(self):
         row = summary.table_row(finished_cell(peak_bytes={"torch": None, "batchmark": 1 << 30}, load={"median": None, "max": None}))
-        self.assertEqual(row[8:], ["unknown", "1.00 GiB", "unknown", "unknown"])
+        self.assertEqual(row[9:], ["unknown", "1.00 GiB", "unknown", "unknown"])
 
     def test_a_disturbed_cell_says_so(self):
         self.assertEqual(summary.table_row(finished_cell(load={"median": 1.5, "max": 2}))[-1], "1.50, disturbed")
 
+    def test_a_compiled_cell_of_bert(self):
+        row = summary.table_row(finished_cell(net="bert", head="masked", size=128, compile=True))
+        self.assertEqual(row[:5], ["bert-masked", "128", "8", "bf16", "750 (750-750) compiled"])
+
     def test_a_cell_that_did_not_run_shows_its_reason(self):
-        failed = {"size": 64, "batch": 8, "amp": "off", "status": "failed", "reason": "died: a | b"}
+        failed = {"net": "unet", "head": None, "size": 64, "batch": 8, "amp": "off", "status": "failed", "reason": "died: a | b"}
         lines = summary.markdown_table([finished_cell(), failed]).splitlines()
-        self.assertIn("| 64 | 8 | off | failed: died: a \\| b |", lines[3])
+        self.assertIn("| unet | 64 | 8 | off | failed: died: a \\| b |", lines[3])
         self.assertEqual({line.replace("\\|", "").count("|") for line in lines}, {len(summary.HEADINGS) + 1})
 
     def test_three_digits_at_any_scale(self):
         self.assertEqual([summary.significant(x) for x in (1234.5, 99.96, 5.678, 0.01234)], ["1234", "100.0", "5.68", "0.0123"])
 
 
-class Arguments(unittest.TestCase):
+class Cells(unittest.TestCase):
     def test_cells(self):
-        self.assertEqual(peers.parse_cells("224/8/bf16,64/32"), [(224, 8, "bf16"), (64, 32, "off"), (64, 32, "bf16")])
-        self.assertEqual(len(peers.parse_cells(peers.DEFAULT_CELLS)), 10)
+        self.assertEqual(cells.parse("224/8/bf16, unet/64/32"), [("resnet50", None, 224, 8, "bf16"), ("unet", None, 64, 32, "off"),
+                                                                ("unet", None, 64, 32, "bf16")])
+        self.assertEqual(cells.parse("bert/128/1/off,bert-masked/128/1/bf16"),
+                         [("bert", "all", 128, 1, "off"), ("bert", "masked", 128, 1, "off"), ("bert", "masked", 128, 1, "bf16")])
 
     def test_wrong_cells(self):
-        for text in ("", "224", "224/0", "4/8", "224/8/fp8", "224/8/bf16/1", "224/-1", "a/b", "224/8,", "224/8/off,224/8/off", "224/8,224/8/bf16"):
-            with self.subTest(text), self.assertRaises(peers.UsageError):
-                peers.parse_cells(text)
+        for text in ("", "224", "224/0", "4/8", "224/8/fp8", "224/8/bf16/1", "224/-1", "a/b", "224/8,", "224/8/off,224/8/off",
+                     "224/8,224/8/bf16", "vgg/224/8", "unet", "unet/256", "unet/256/1/off/2", "bert/128/1,bert-all/128/1/off", "resnet50/9/9,9/9"):
+            with self.subTest(text), self.assertRaises(cells.CellError) as caught:
+                cells.parse(text)
+            self.assertNotIn("\n", str(caught.exception))
+
+    def test_lists(self):
+        for lists in (cells.DEFAULT, cells.FULL):
+            every = cells.listed(cells.NETS, lists)
+            self.assertEqual({cell.net for cell in every}, set(cells.NETS))
+            self.assertTrue({"all", "masked"} <= {cell.head for cell in every})
+            self.assertEqual({cell.net for cell in cells.listed(["unet"], lists)}, {"unet"})
+        self.assertEqual(len(cells.listed(cells.NETS, cells.FULL)), 10 + 6 + 16)
+        for nets in ([""], ["vgg"], ["unet", "unet"]):
+            with self.subTest(nets), self.assertRaises(cells.CellError):
+                cells.listed(nets, cells.DEFAULT)
+
+    def test_a_name_is_what_parse_takes(self):
+        for cell in cells.listed(cells.NETS, cells.FULL):
+            self.assertEqual(cells.parse(cells.name(cell)), [cell])
+
+    def test_options_of_both_programs(self):
+        self.assertEqual(cells.options(cells.parse("bert-all/128/4/bf16")[0]),
+                         ["--net", "bert", "--size", "128", "--batch", "4", "--amp", "bf16", "--head", "all"])
+        self.assertEqual(cells.options(cells.parse("unet/256/2/off")[0]), ["--net", "unet", "--size", "256", "--batch", "2", "--amp", "off"])
+
+
+class Arguments(unittest.TestCase):
+    def test_cells_or_nets(self):
+        self.assertEqual(peers.parse_arguments([]).cells, cells.listed(cells.NETS, cells.DEFAULT))
+        self.assertEqual(peers.parse_arguments(["--nets", "bert,unet", "--full"]).cells, cells.listed(["bert", "unet"], cells.FULL))
+        self.assertEqual(peers.parse_arguments(["--cells", "unet/64/2/off"]).cells, [("unet", None, 64, 2, "off")])
+        for words in (["--nets", "vgg"], ["--cells", "unet"], ["--cells", ""], ["--timeout", "0"], ["--compile", "maybe"]):
+            with self.subTest(words), self.assertRaises(peers.UsageError):
+                peers.parse_arguments(words)
+
+    def test_who_compiles(self):
+        cell = cells.parse("bert-all/128/1/off")[0]
+        for choice, compiled in (("on", True), ("off", False)):
+            args = peers.parse_arguments(["--compile", choice, "--python", "python"])
+            self.assertEqual("--compile" in peers.commands(args, cell)["torch"], compiled)
+            self.assertNotIn("--compile", peers.commands(args, cell)["batchmark"])
+
+    def test_auto_compiles_where_that_is_faster_and_can_be_done(self):
+        args = peers.parse_arguments([])
+        kinds = {(cell.net, cell.amp) for cell in cells.listed(cells.NETS, cells.FULL) if cells.faster_compiled(cell)}
+        self.assertEqual(kinds, cells.COMPILED)
+        for compiler, possible in ((sys.executable, True), ("/nowhere/g++", False)):
+            with mock.patch.dict(os.environ, CXX=compiler):
+                self.assertEqual([peers.compiles(args, cell) for cell in cells.parse("unet/256/1,224/1/bf16")],
+                                 [False, possible, False])
 
     def test_blocks_fill_the_time(self):
         args = peers.parse_arguments(["--rounds", "6", "--seconds", "30"])
@@ -209,7 +265,8 @@ class Driver(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("**2.00 x** (2.00-2.00)", result.stdout)
         record = self.record()
-        self.assertEqual([(c["size"], c["batch"], c["amp"], c["status"]) for c in record["cells"]], [(64, 8, "off", "ok"), (64, 8, "bf16", "ok")])
+        self.assertEqual([(c["net"], c["head"], c["size"], c["batch"], c["amp"], c["status"]) for c in record["cells"]],
+                         [("resnet50", None, 64, 8, "off", "ok"), ("resnet50", None, 64, 8, "bf16", "ok")])
         cell = record["cells"][0]
         self.assertEqual([r["order"][0] for r in cell["rounds"]], ["torch", "batchmark", "torch", "batchmark"])
         self.assertEqual([len(r["torch"]["seconds"]) for r in cell["rounds"]], [3] * 4)
@@ -217,6 +274,13 @@ class Driver(unittest.TestCase):
         self.assertEqual(record["environment"]["torch"]["version"], "9.9.9")
         self.assertIsNotNone(record["finished"])
         self.assertEqual(os.listdir(self.out), ["peers.json"])
+
+    def test_all_nets(self):
+        result = self.drive("slow", "good", "--rounds", "1", "--steps", "1", "--cells", "64/1/off,unet/64/1/bf16,bert/128/1/off")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([(c["net"], c["head"], c["size"]) for c in self.record()["cells"]],
+                         [("resnet50", None, 64), ("unet", None, 64), ("bert", "all", 128), ("bert", "masked", 128)])
+        self.assertIn("| bert-masked | 128 | 1 | off |", result.stdout)
 
     def test_a_peer_that_fails_costs_its_cells(self):
         result = self.drive("dies", "good")
@@ -251,7 +315,7 @@ class Driver(unittest.TestCase):
         self.assertEqual(driver.returncode, 3, errors)
         self.assertIn("interrupted; what was finished is in", errors)
         self.assertNotIn("Traceback", errors)
-        self.assertIn("| 64 | 8 | off |", output)
+        self.assertIn("| resnet50 | 64 | 8 | off |", output)
         self.assertEqual([c["amp"] for c in self.record()["cells"]], ["off"])
         self.assertIsNone(self.record()["finished"])
 
@@ -266,7 +330,7 @@ class Driver(unittest.TestCase):
         self.one_line(self.drive("good", "good", "--rounds", "0"), 2, "--rounds 0: must be from 1 to 1000")
         self.one_line(self.drive("good", "good", "--frobnicate"), 2, "--frobnicate")
         self.one_line(self.drive("good", "good", "--steps", "many"), 2, "many")
-        self.one_line(self.drive("good", "good", "--cells", "x"), 2, "--cells 'x'")
+        self.one_line(self.drive("good", "good", "--cells", "x"), 2, "--cells: 'x' must be")
         self.one_line(self.drive("good", "/nowhere/batchmark"), 1, "/nowhere/batchmark is not there")
         self.one_line(self.drive("/nowhere/python", "good"), 1, "/nowhere/python cannot be started: No such file or directory")
         self.one_line(self.drive("no-torch", "good"), 1, "cannot import torch: ModuleNotFoundError")

@@ -139,9 +139,9 @@ static void damaged_sword_files_are_refused(void **state)
     size_t index_length, data_length;
     uint8_t *index = sample_read(sample_path(path, folder->dir, "ot.bzs"), &index_length);
     uint8_t *data = sample_read(sample_path(path, folder->dir, "ot.bzz"), &data_length);
-    expect_bad_file(folder, "bible", "ot.bzs", "", 0, "0 bytes long");
+    expect_bad_file(folder, "bible", "ot.bzs", "", 0, "file size 0 bytes");
     expect_bad_file(folder, "bible", "ot.bzs", index, index_length - 1, "no whole number of 12-byte records");
-    expect_bad_file(folder, "bible", "ot.bzz", data, 0, "0 bytes long");
+    expect_bad_file(folder, "bible", "ot.bzz", data, 0, "file size 0 bytes");
     uint8_t zeros[24] = { 0 };
     expect_bad_file(folder, "bible", "ot.bzs", zeros, 24, "holds no text");
 
@@ -196,7 +196,7 @@ static void damaged_wordnet_files_are_refused(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         expect_bad_file(folder, "glosses", "data.verb", cases[i].text, strlen(cases[i].text), cases[i].word);
-    expect_bad_file(folder, "glosses", "data.adv", "", 0, "0 bytes long");
+    expect_bad_file(folder, "glosses", "data.adv", "", 0, "file size 0 bytes");
     char path[SAMPLE_PATH_BYTES];
     size_t length;
     uint8_t *text = sample_read(sample_path(path, folder->dir, "data.noun"), &length);
@@ -217,7 +217,7 @@ static void missing_files_are_named(void **state)
     config.vocab = "/nowhere/vocab.txt";
     expect_refusal(config, STATUS_INPUT, "/nowhere/vocab.txt", "No such file");
     config.vocab = folder->dir;
-    expect_refusal(config, STATUS_INPUT, folder->dir, "not a file");
+    expect_refusal(config, STATUS_INPUT, folder->dir, "not a regular file");
     if (access("/usr/share/wordnet", F_OK) != 0)
         expect_refusal(config_of("glosses", NULL), STATUS_INPUT, "apt install wordnet-base", "/usr/share/wordnet");
     if (access("/usr/share/sword", F_OK) != 0)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""peers.py - ResNet-50's training step in batchmark against PyTorch, on the same machine at the same time.
+"""peers.py - training steps in batchmark against PyTorch, on the same machine at the same time.
 
-For each cell (input size, batch, amp) both programs are started once and hold their net in memory. Then they take turns
-in short blocks of steps, A B, B A, A B, ...: what slows the machine down hits both, and the order favours neither. The one
-that waits is blocked on its standard input, and its OpenMP threads sleep. Medians, the ratio with its interval, and the
+For each cell (net, input size, batch, amp; see cells.py) both programs are started once and hold their net in memory. Then
+they take turns in short blocks of steps, A B, B A, A B, ...: what slows the machine down hits both, and the order favours
+neither. The one that waits is blocked on its standard input, and its OpenMP threads sleep. Medians, the ratio with its interval, and the
 peak memory of both go to a Markdown table on stdout and to results/<run>/peers.json. Progress goes to stderr.
 
 Plain Python, no packages; only the peer needs torch. Exit codes: 0 all cells ran, 1 failed, 2 wrong usage, 3 some cells
@@ -13,12 +13,14 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import signal
 import socket
 import statistics
 import sys
 import time
 
+import cells
 import summary
 import torch_venv
 from peer_process import Peer, PeerError, PeerUnsupported
@@ -27,9 +29,9 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL = 0, 1, 2, 3
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
-DEFAULT_CELLS = "224/1,224/2,224/8,64/8,64/32"
 WARMUP_STEPS = 3
 STEPS_MIN, STEPS_MAX = 2, 200  # timed steps of one block, where not given
+PATIENCE, PATIENCE_COMPILING = 300, 1800  # seconds to wait for an answer, where not given
 
 # glibc's malloc without mmap and trimming, on transparent huge pages: 10-15 % for PyTorch, whose tensors come and go in
 # every step. batchmark takes its memory once and runs with malloc as it is.
@@ -59,23 +61,6 @@ def say(text):
 
 # ---- arguments ----
 
-def parse_cells(text):
-    """"224/8/bf16,64/32" -> [(224, 8, "bf16"), (64, 32, "off"), (64, 32, "bf16")]."""
-    cells = []
-    for item in text.split(","):
-        words = item.strip().split("/")
-        numbers = [int(w) if w.isascii() and w.isdigit() else 0 for w in words[:2]]
-        if len(words) not in (2, 3) or not 8 <= numbers[0] <= 4096 or not 1 <= numbers[-1] <= 1 << 20:
-            raise UsageError(f"--cells '{item}': must be SIZE/BATCH or SIZE/BATCH/AMP, such as 224/8/bf16")
-        if len(words) == 3 and words[2] not in ("off", "bf16"):
-            raise UsageError(f"--cells '{item}': amp must be off or bf16")
-        for amp in words[2:] or ("off", "bf16"):
-            if (*numbers, amp) in cells:
-                raise UsageError(f"--cells: {numbers[0]}/{numbers[1]}/{amp} stands there twice")
-            cells.append((*numbers, amp))
-    return cells
-
-
 class Parser(argparse.ArgumentParser):
     def error(self, message):
         raise UsageError(f"{message}: --help lists the options")
@@ -83,25 +68,33 @@ class Parser(argparse.ArgumentParser):
 
 def parse_arguments(argv):
     cores = len(os.sched_getaffinity(0))
-    parser = Parser(description="ResNet-50's training step: batchmark against PyTorch on the CPU, taking turns in one run.")
+    parser = Parser(description="A training step of ResNet-50, UNet and BERT: batchmark against PyTorch on the CPU, taking turns "
+                                "in one run.")
     add = parser.add_argument
-    add("--cells", default=DEFAULT_CELLS, help="SIZE/BATCH or SIZE/BATCH/AMP, separated by commas; without AMP both off and bf16 [%(default)s]")
+    add("--nets", default=",".join(cells.NETS), help="the nets whose usual cells to run [%(default)s]")
+    add("--full", action="store_true", help="every cell that has a goal in bench/targets.py, not just some")
+    add("--cells", help="instead: [NET/]SIZE/BATCH[/AMP], separated by commas; NET is resnet50, unet, bert-all, bert-masked "
+        "(predicting all tokens or the masked ones) or bert (both); without AMP both off and bf16")
     add("--rounds", type=int, default=6, help="turns of both per cell; 6 give a 97 %% interval [%(default)s]")
     add("--steps", type=int, default=0, help="timed steps in one block; 0 = as many as fit into --seconds [%(default)s]")
     add("--seconds", type=float, default=28, help="time to aim at for the rounds of one cell, where --steps is 0 [%(default)s]")
     add("--threads", type=int, default=cores, help="threads of each peer [%(default)s, the cores this process may use]")
-    add("--timeout", type=float, help="seconds to wait for any one answer of a peer [300, with --compile 1800]")
-    add("--compile", action="store_true", help="PyTorch with torch.compile (needs a C++ compiler, and minutes)")
+    add("--timeout", type=float, help="seconds to wait for any one answer of a peer [300, of a compiling one 1800]")
+    add("--compile", choices=["auto", "on", "off"], default="auto",
+        help="PyTorch with torch.compile (needs a C++ compiler, and minutes); auto: in the cells that it makes faster [%(default)s]")
     add("--python", help="a Python that has torch [this one, or the one of --setup]")
     add("--setup", metavar="DIR", default=os.path.join(ROOT, "build", "peers-venv"),
         help="where to install torch if no Python has it: a throw-away environment, about 6 GB [build/peers-venv]")
     add("--binary", default=os.path.join(ROOT, "build", "batchmark"), help="[build/batchmark]")
     add("--out", metavar="DIR", help="folder for peers.json [results/<time>-<host>]")
     args = parser.parse_args(argv)
-    args.cells = parse_cells(args.cells)
-    args.timeout = (1800 if args.compile else 300) if args.timeout is None else args.timeout
+    try:
+        args.cells = cells.parse(args.cells) if args.cells is not None else \
+            cells.listed(args.nets.split(","), cells.FULL if args.full else cells.DEFAULT)
+    except cells.CellError as error:
+        raise UsageError(f"{'--nets' if args.cells is None else '--cells'}: {error}") from error
     for name, low, high in (("rounds", 1, 1000), ("steps", 0, 1000), ("threads", 1, 4096), ("seconds", 0.1, 86400), ("timeout", 0.1, 86400)):
-        if not low <= getattr(args, name) <= high:
+        if getattr(args, name) is not None and not low <= getattr(args, name) <= high:
             raise UsageError(f"--{name} {getattr(args, name)}: must be from {low} to {high}")
     return args
 
@@ -148,11 +141,18 @@ class LoadMeter:
 
 # ---- one cell ----
 
-def commands(args, size, batch, amp):
+def compiles(args, cell):
+    """Whether PyTorch runs this cell compiled."""
+    if args.compile == "auto":
+        return cells.faster_compiled(cell) and shutil.which(os.environ.get("CXX", "g++")) is not None
+    return args.compile == "on"
+
+
+def commands(args, cell):
     """The command lines of both peers for one cell."""
-    net = ["--size", str(size), "--batch", str(batch), "--amp", amp, "--threads", str(args.threads)]
-    torch = [args.python, os.path.join(HERE, "resnet50.py"), *net] + (["--compile"] if args.compile else [])
-    return {"torch": torch, "batchmark": [args.binary, "serve", *net]}
+    words = [*cells.options(cell), "--threads", str(args.threads)]
+    torch = [args.python, os.path.join(HERE, "torch_server.py"), *words] + (["--compile"] if compiles(args, cell) else [])
+    return {"torch": torch, "batchmark": [args.binary, "serve", *words]}
 
 
 def block_steps(args, seconds_each):
@@ -189,23 +189,25 @@ def measure(peers, args, progress):
     }
 
 
-def run_cell(args, size, batch, amp, environment, progress):
+def run_cell(args, cell, environment, progress):
     """The record of one cell; a peer that fails makes it a failed one. Fills in what the peers say of themselves."""
-    cell = {"size": size, "batch": batch, "amp": amp, "status": "ok", "reason": None}
-    words = commands(args, size, batch, amp)
+    compiled = compiles(args, cell)
+    result = {**cell._asdict(), "compile": compiled, "status": "ok", "reason": None}
+    words = commands(args, cell)
     same = threads_environment(args.threads)
+    patience = args.timeout or (PATIENCE_COMPILING if compiled else PATIENCE)
     try:
         # batchmark first: it says at once whether the cell can run.
-        with Peer("batchmark", words["batchmark"], same, args.timeout) as ours:
+        with Peer("batchmark", words["batchmark"], same, args.timeout or PATIENCE) as ours:
             environment["batchmark"] = ours.wait_ready()
-            with Peer("PyTorch", words["torch"], {**same, **TORCH_ENVIRONMENT}, args.timeout) as torch:
+            with Peer("PyTorch", words["torch"], {**same, **TORCH_ENVIRONMENT}, patience) as torch:
                 environment["torch"] = torch.wait_ready()
-                cell.update(measure({"torch": torch, "batchmark": ours}, args, progress))
+                result.update(measure({"torch": torch, "batchmark": ours}, args, progress))
     except PeerUnsupported as error:
-        cell.update(status="skipped", reason=str(error))
+        result.update(status="skipped", reason=str(error))
     except PeerError as error:
-        cell.update(status="failed", reason=str(error))
-    return cell
+        result.update(status="failed", reason=str(error))
+    return result
 
 
 # ---- the run ----
@@ -230,7 +232,7 @@ def timestamp(form="%Y-%m-%dT%H:%M:%SZ"):
 
 def new_record(args, argv):
     return {
-        "format": 1, "net": "resnet50", "started": timestamp(), "finished": None, "command": argv,
+        "format": 1, "started": timestamp(), "finished": None, "command": argv,
         "options": {"rounds": args.rounds, "steps": args.steps, "seconds": args.seconds, "threads": args.threads, "compile": args.compile},
         "environment": {
             "hostname": socket.gethostname(), "kernel": platform.release(), "cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)),
@@ -256,22 +258,22 @@ def outcome(cell):
 
 def run_cells(args, record, path):
     """Cell by cell, the record rewritten after each. True if it was interrupted."""
-    for number, (size, batch, amp) in enumerate(args.cells, 1):
-        label = f"cell {number}/{len(args.cells)}, {size} px, batch {batch}, amp {amp}"
+    for number, cell in enumerate(args.cells, 1):
+        label = f"cell {number}/{len(args.cells)}, {cells.name(cell)}"
 
         def progress(done):
             if sys.stderr.isatty():
                 print(f"\rpeers: {label}: round {done + 1}/{args.rounds} ", end="", file=sys.stderr, flush=True)
 
         try:
-            cell = run_cell(args, size, batch, amp, record["environment"], progress)
+            result = run_cell(args, cell, record["environment"], progress)
         except KeyboardInterrupt:
             say("interrupted" if not record["cells"] else f"interrupted; what was finished is in {path}")
             return True
-        record["cells"].append(cell)
+        record["cells"].append(result)
         if sys.stderr.isatty():
             print("\r", end="", file=sys.stderr)
-        say(f"{label}: {outcome(cell)}")
+        say(f"{label}: {outcome(result)}")
         write_atomically(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
     record["finished"] = timestamp()
     write_atomically(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
@@ -304,15 +306,16 @@ def run(argv):
     record = new_record(args, argv)
     path = os.path.join(args.out, "peers.json")
     interrupted = run_cells(args, record, path)
-    cells = record["cells"]
-    if cells:
+    results = record["cells"]
+    if results:
         print(summary.legend(args.rounds, record["environment"]))
-        print(summary.markdown_table(cells), end="")
+        print(summary.markdown_table(results), end="")
         say(f"record: {path}")
-    done = [cell for cell in cells if cell["status"] == "ok"]
+    done = [result for result in results if result["status"] == "ok"]
     if len(done) == len(args.cells):
         return EXIT_OK
-    return EXIT_PARTIAL if done or (cells and all(cell["status"] == "skipped" for cell in cells) and not interrupted) else EXIT_FAILED
+    skipped = results and all(result["status"] == "skipped" for result in results)
+    return EXIT_PARTIAL if done or (skipped and not interrupted) else EXIT_FAILED
 
 
 def main():

@@ -7,6 +7,8 @@ about the noise: see ratio_interval.
 import math
 import statistics
 
+import cells
+
 
 def quantile(values, q):
     """Type 7 of Hyndman and Fan 1996 (the default of R and numpy), as in bench/stats.c."""
@@ -59,7 +61,7 @@ def compare(rounds):
 
 LOAD_DISTURBS = 0.2  # cores busy with something else from which a cell deserves doubt, as in bench/cell.c
 
-HEADINGS = ("px", "batch", "amp", "PyTorch ms", "batchmark ms", "speed-up", "PyTorch samples/s", "batchmark samples/s",
+HEADINGS = ("net", "size", "batch", "amp", "PyTorch ms", "batchmark ms", "speed-up", "PyTorch samples/s", "batchmark samples/s",
             "PyTorch peak", "batchmark peak", "peak ratio", "others' load")
 
 
@@ -81,16 +83,17 @@ def gibibytes(size):
 
 
 def table_row(cell):
-    axes = [str(cell["size"]), str(cell["batch"]), cell["amp"]]
+    axes = [cells.net_name(cell["net"], cell["head"]), str(cell["size"]), str(cell["batch"]), cell["amp"]]
     if cell["status"] != "ok":
         reason = cell["reason"].replace("|", "\\|")
-        return axes + [f"{cell['status']}: {reason}"] + [""] * (len(HEADINGS) - 4)
+        return axes + [f"{cell['status']}: {reason}"] + [""] * (len(HEADINGS) - len(axes) - 1)
     torch, ours, ratio = cell["torch_step_seconds"], cell["batchmark_step_seconds"], cell["ratio"]
     peaks = cell["peak_bytes"]
     known = peaks["torch"] is not None and peaks["batchmark"] is not None
     load = cell["load"]["median"]
     return axes + [
-        milliseconds(torch), milliseconds(ours), f"**{ratio['median']:.2f} x** ({ratio['low']:.2f}-{ratio['high']:.2f})",
+        milliseconds(torch) + (" compiled" if cell["compile"] else ""), milliseconds(ours),
+        f"**{ratio['median']:.2f} x** ({ratio['low']:.2f}-{ratio['high']:.2f})",
         significant(cell["batch"] / torch["median"]), significant(cell["batch"] / ours["median"]),
         gibibytes(peaks["torch"]), gibibytes(peaks["batchmark"]),
         f"{peaks['batchmark'] / peaks['torch']:.2f} x" if known else "unknown",
@@ -98,9 +101,9 @@ def table_row(cell):
     ]
 
 
-def markdown_table(cells):
+def markdown_table(results):
     lines = ["| " + " | ".join(HEADINGS) + " |", "|" + " --- |" * len(HEADINGS)]
-    lines += ["| " + " | ".join(table_row(cell)) + " |" for cell in cells]
+    lines += ["| " + " | ".join(table_row(cell)) + " |" for cell in results]
     return "\n".join(lines) + "\n"
 
 
@@ -112,9 +115,10 @@ def legend(rounds, environment):
         turns = "from one round, so without an interval"
     torch, ours = environment["torch"], environment["batchmark"]
     return (
-        f"ResNet-50, one training step: PyTorch {torch.get('version', 'unknown')}{' compiled' if torch.get('compile') else ''} "
+        f"One training step: PyTorch {torch.get('version', 'unknown')} "
         f"against batchmark ({ours.get('library', 'unknown library')}), {environment['threads']} threads, "
         f"{environment['cpu'] or 'unknown CPU'}.\n"
+        f"Size is pixels, or tokens of a sequence; compiled: PyTorch by torch.compile, where that is faster.\n"
         f"Times are medians with quartiles. Speed-up is PyTorch's step / batchmark's: {turns}. "
         f"Peaks are resident memory of the whole process; peak ratio is batchmark / PyTorch. "
         f"Others' load is the median number of cores that other processes kept busy; from {LOAD_DISTURBS} on a cell is disturbed and its figures deserve doubt.\n"

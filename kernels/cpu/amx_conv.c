@@ -9,8 +9,10 @@
  * Tiles: A is 16 pixels by 32 channels, read straight from memory, B is the weights, packed by the repack of the update.
  * The 16 pixels must lie at one distance from each other, so `from` is copied into a padded picture (zeros around it, one
  * picture for each remainder where step > 1) of which one piece at a time stays in the second-level cache; pixels are then
- * numbered through row by row, and those in the padding (and past the end) are computed but not stored. 1x1 convolutions of stride 1 read x
- * itself. Sums over all taps and channels stay in the tiles.
+ * numbered through row by row, and those in the padding (and past the end) are computed but not stored. Passes with one tap that
+ * falls on every pixel read `from` itself: 1x1 convolutions of stride 1, and the four of an up-convolution, which take turns on
+ * one piece, so that the lines they share are complete when they leave the cache. Sums over all taps and channels stay in the
+ * tiles.
  * Threads form a grid over pixels and output channels; nothing is shared, the order of sums is fixed. */
 #include "amx_conv.h"
 
@@ -19,7 +21,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { MAX_TAPS = 49, MAX_PIECES = 64, PIECE_BYTES = 768 << 10, TILE_PAIR = 2 * AMX_BLOCK, WEIGHT_BLOCK = AMX_STEP * AMX_BLOCK };
+enum { MAX_TAPS = 49, MAX_STEP = 4, MAX_PIECES = 64, PIECE_BYTES = 768 << 10, TILE_PAIR = 2 * AMX_BLOCK, WEIGHT_BLOCK = AMX_STEP * AMX_BLOCK };
 
 typedef struct Tap { int row, column, index; } Tap; /* place in the input relative to the output; number in the weights */
 
@@ -47,7 +49,7 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 bool amx_conv_fits(const CpuBackend *be, const OpDesc *op)
 {
     const Tensor *from = &op->in[0], *to = &op->out[0];
-    return HAVE_AMX && be->amx && from->dtype == DTYPE_BF16 && op->attr.kernel <= 7 && op->attr.stride <= 4 &&
+    return HAVE_AMX && be->amx && from->dtype == DTYPE_BF16 && op->attr.kernel <= 7 && op->attr.stride <= MAX_STEP &&
            from->dim[3] >= 16 && to->dim[3] % AMX_BLOCK == 0 && !cpu_is_blocked(be, from) && !cpu_is_blocked(be, to);
 }
 
@@ -76,7 +78,8 @@ static void pass_measure(Pass *p)
     p->pitch = p->columns + (last_column + p->base_column) / p->step;
     p->in_blocks = (int)ceil_div(p->from_c, AMX_STEP);
     p->out_blocks = (int)(p->to_c / AMX_BLOCK);
-    p->direct = high == 0 && p->step == 1 && p->out_step == 1 && p->from_c % AMX_STEP == 0;
+    p->direct = high == 0 && p->step == 1 && p->taps == 1 && p->rows == p->from_h && p->columns == p->from_w &&
+                p->from_c % AMX_STEP == 0;
     /* An odd number of cache lines a pixel: the 16 rows of a tile then do not fall into one set. */
     p->pixel = p->direct ? p->from_c : (p->in_blocks | 1) * AMX_STEP;
     if (p->direct) { /* all images as one row of pixels */
@@ -344,7 +347,21 @@ static void run_padded(const Pass *p, Chunk *c, int64_t first, int64_t last, int
     }
 }
 
-/* 1x1, stride 1: pixels [first, last) of all images. The last, incomplete tile is read from a copy. */
+/* Places of the pixels from m on, numbered through all images, up to `count`; then -1. */
+static void find_direct_places(const Pass *p, int64_t m, int64_t count, int64_t *places)
+{
+    int64_t row = m / p->from_w, column = m % p->from_w; /* row: of all images, each from_h of to_h / out_step */
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t h = row / p->from_h * p->to_h + row % p->from_h * p->out_step + p->out_row;
+        places[i] = (h * p->to_w + column * p->out_step + p->out_column) * p->to_c;
+        if (++column == p->from_w)
+            column = 0, row++;
+    }
+    for (int64_t i = count; i < ceil_div(count, TILE_PAIR) * TILE_PAIR; i++)
+        places[i] = -1;
+}
+
+/* Direct passes: pixels [first, last) of all images. The last, incomplete tile is read from a copy. */
 static void run_direct(const Pass *p, Chunk *c, int64_t first, int64_t last, int first_block, int last_block)
 {
     c->pieces = 1;
@@ -357,8 +374,7 @@ static void run_direct(const Pass *p, Chunk *c, int64_t first, int64_t last, int
             picture = c->picture;
         }
         c->piece[0] = (Piece){ .count = count };
-        for (int64_t i = 0; i < ceil_div(count, TILE_PAIR) * TILE_PAIR; i++)
-            c->places[i] = i < count ? (m + i) * p->to_c : -1;
+        find_direct_places(p, m, count, c->places);
         multiply_chunk(p, c, picture, first_block, last_block);
         m += count;
     }
@@ -398,11 +414,13 @@ static int pixel_threads(const Pass *p, int threads)
     return best;
 }
 
-static void run_share(const Pass *p, int thread, int threads, void *scratch)
+/* Some passes over the same pixels: one after the other, direct ones piece by piece in turns. */
+static void run_share(const Pass *passes, int count, int thread, int threads, void *scratch)
 {
-    const int across = pixel_threads(p, threads), down = threads / across;
-    int64_t   first, last, b0, b1;
-    Chunk     c;
+    const Pass *p = &passes[0];
+    const int   across = pixel_threads(p, threads), down = threads / across;
+    int64_t     first, last, b0, b1;
+    Chunk       c;
     thread_share(p->direct ? p->columns : p->images * p->rows, p->direct ? TILE_PAIR : 1, thread / down, across, &first, &last);
     thread_share(p->out_blocks, 2, thread % down, down, &b0, &b1);
     if (p->taps == 0) {
@@ -414,27 +432,43 @@ static void run_share(const Pass *p, int thread, int threads, void *scratch)
         return;
     c.picture = scratch;
     c.places = (int64_t *)((char *)scratch + picture_bytes(p));
-    if (p->direct)
-        run_direct(p, &c, first, last, (int)b0, (int)b1);
-    else
+    if (!p->direct) {
         run_padded(p, &c, first, last, (int)b0, (int)b1);
+        return;
+    }
+    for (int64_t m = first; m < last; m += p->piece_pixels)
+        for (int k = 0; k < count; k++)
+            run_direct(&passes[k], &c, m, m + p->piece_pixels < last ? m + p->piece_pixels : last, (int)b0, (int)b1);
+}
+
+/* The next passes that run_share takes at once: direct ones are alike but for their tap. */
+static int passes_in_turns(const Pass *passes, int count)
+{
+    int n = 1;
+    while (passes[0].direct && n < count && passes[n].direct)
+        n++;
+    return n;
 }
 
 void amx_conv_run(const CpuBackend *be, const OpDesc *op, void *const *buf, void *scratch)
 {
-    const int    passes = pass_count(op);
+    const int    count = pass_count(op);
     const size_t bytes = amx_conv_scratch(be, op) / (size_t)be->threads;
+    Pass         passes[MAX_STEP * MAX_STEP];
+    for (int k = 0; k < count; k++) {
+        passes[k] = pass_make(op, k);
+        passes[k].from = buf[0];
+        passes[k].w = buf[1];
+        passes[k].bias = op->n_in == 3 ? buf[2] : NULL;
+        passes[k].to = buf[op->n_in];
+    }
 #pragma omp parallel num_threads(be->threads)
     {
         amx_configure();
         for (int t = omp_get_thread_num(); t < be->threads; t += omp_get_num_threads())
-            for (int k = 0; k < passes; k++) {
-                Pass p = pass_make(op, k);
-                p.from = buf[0];
-                p.w = buf[1];
-                p.bias = op->n_in == 3 ? buf[2] : NULL;
-                p.to = buf[op->n_in];
-                run_share(&p, t, be->threads, (char *)scratch + bytes * (size_t)t);
+            for (int k = 0, n; k < count; k += n) {
+                n = passes_in_turns(passes + k, count - k);
+                run_share(passes + k, n, t, be->threads, (char *)scratch + bytes * (size_t)t);
             }
         _tile_release();
     }

@@ -8,20 +8,23 @@
  * Threads share the columns (and the rows where there are too few). A thread packs a chunk of b that stays in its
  * second-level cache, then strip after strip of a, and multiplies each with the whole chunk: every element of b is packed
  * once, those of a once a chunk. Packing w here costs less than keeping packed copies would: those have to be written, and
- * read again, after every update. Sums over all terms stay in the tiles; where there are too many terms for that, sums wait in
- * memory. The order of sums does not depend on the threads. */
+ * read again, after every update. Sums over the terms of a chunk stay in the tiles; between chunks they wait in memory. The
+ * order of sums does not depend on the threads. */
 #include "amx_linear.h"
 
 #include "amx_product.h"
 
 #include <omp.h>
 
-enum { UNIT = 2 * AMX_BLOCK, CHUNK_BYTES = 768 << 10, MAX_TERMS = 3072, SUM_PITCH = UNIT + AMX_BLOCK };
+enum { UNIT = 2 * AMX_BLOCK, CHUNK_BYTES = 768 << 10 };
+/* Terms of a chunk: few, so that what is read of a row of w is long; many for dw, which is best written once. */
+enum { MAX_TERMS = 768, MAX_TERMS_WGRAD = 3072 };
 
 typedef struct Plan {
     int64_t rows, columns, terms;
     int64_t strip, chunk_columns, chunk_terms; /* multiples of 32 */
     int64_t row_threads, column_threads;
+    bool    keep_sums;                         /* of all rows, from one chunk of terms to the next */
     size_t  a_bytes, b_bytes, sum_bytes;       /* of one thread: a strip, a chunk, sums that wait */
 } Plan;
 
@@ -44,13 +47,13 @@ static Plan plan_make(const OpDesc *op, int threads)
     const int64_t units = ceil_div(p.columns, UNIT);
     p.column_threads = units < threads ? units : threads;
     p.row_threads = threads / p.column_threads;
-    p.chunk_terms = even_piece(p.terms, MAX_TERMS);
+    p.chunk_terms = even_piece(p.terms, op->kind == OP_linear_wgrad ? MAX_TERMS_WGRAD : MAX_TERMS);
     const int64_t share = ceil_div(units, p.column_threads) * UNIT, most = CHUNK_BYTES / 2 / p.chunk_terms / UNIT * UNIT;
     p.chunk_columns = even_piece(share, most < share ? most : share);
     p.a_bytes = 2 * (size_t)(p.strip * p.chunk_terms);
     p.b_bytes = 2 * (size_t)(p.chunk_columns * p.chunk_terms);
-    if (p.chunk_terms < p.terms && op->kind != OP_linear_wgrad) /* dw itself is f32: sums wait there */
-        p.sum_bytes = 4 * (size_t)(ceil_div(p.rows, UNIT) * UNIT * p.chunk_columns);
+    p.keep_sums = p.chunk_terms < p.terms && op->kind != OP_linear_wgrad; /* dw itself is f32 */
+    p.sum_bytes = 4 * (size_t)(p.keep_sums ? ceil_div(p.rows, UNIT) * UNIT * p.chunk_columns : UNIT * UNIT);
     return p;
 }
 
@@ -75,7 +78,7 @@ typedef struct Work {
     const float    *bias;
     void           *out;
     uint16_t       *a, *b;          /* packed */
-    float          *sums;           /* [rows][chunk_columns], or NULL */
+    float          *sums;           /* one block of 32 x 32, or [rows / 32][chunk_columns / 32] of them */
     int64_t         row, row_end, column, column_end;
 } Work;
 
@@ -104,7 +107,7 @@ static void pack_b(const Work *w, int64_t column, int64_t columns, int64_t term,
 }
 
 /* Sums (height, width) to y or dx. */
-static void store_bf16(const Work *w, const Block *k, const float *sums, int64_t pitch)
+static void store_bf16(const Work *w, const Block *k, const float *sums)
 {
     const bool      two = k->width > AMX_BLOCK;
     const __mmask16 mask0 = two ? 0xffff : (__mmask16)((1u << k->width) - 1u);
@@ -112,8 +115,8 @@ static void store_bf16(const Work *w, const Block *k, const float *sums, int64_t
     const __m512    bias0 = w->bias ? _mm512_maskz_loadu_ps(mask0, w->bias + k->column) : _mm512_setzero_ps();
     const __m512    bias1 = w->bias ? _mm512_maskz_loadu_ps(mask1, w->bias + k->column + AMX_BLOCK) : _mm512_setzero_ps();
     uint16_t       *to = (uint16_t *)w->out + k->row * w->plan.columns + k->column;
-    for (int64_t i = 0; i < k->height; i++, to += w->plan.columns, sums += pitch) {
-        const __m512 low = _mm512_add_ps(_mm512_loadu_ps(sums), bias0), high = _mm512_add_ps(_mm512_loadu_ps(sums + AMX_BLOCK), bias1);
+    for (int64_t i = 0; i < k->height; i++, to += w->plan.columns, sums += UNIT) {
+        const __m512 low = _mm512_add_ps(_mm512_load_ps(sums), bias0), high = _mm512_add_ps(_mm512_load_ps(sums + AMX_BLOCK), bias1);
         _mm512_mask_storeu_epi16(to, mask0 | (__mmask32)mask1 << 16, (__m512i)_mm512_cvtne2ps_pbh(high, low));
     }
 }
@@ -126,7 +129,7 @@ static void store_f32(const Work *w, const Block *k, const float *sums, bool add
     const __mmask16 mask1 = two ? (__mmask16)((1u << (k->width - AMX_BLOCK)) - 1u) : 0;
     float          *to = (float *)w->out + k->row * w->plan.columns + k->column;
     const bool      lines = k->width == UNIT && w->plan.columns % AMX_BLOCK == 0 && (uintptr_t)to % 64 == 0;
-    for (int64_t i = 0; i < k->height; i++, to += w->plan.columns, sums += SUM_PITCH) {
+    for (int64_t i = 0; i < k->height; i++, to += w->plan.columns, sums += UNIT) {
         __m512 low = _mm512_load_ps(sums), high = _mm512_load_ps(sums + AMX_BLOCK);
         if (add) {
             low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(mask0, to));
@@ -142,41 +145,34 @@ static void store_f32(const Work *w, const Block *k, const float *sums, bool add
     }
 }
 
-/* One 32 x 32 block of c: packed strip rows from `a`, packed columns from `b`; first and last piece of the terms? */
-static void multiply_block(const Work *w, const Block *k, const uint16_t *a, const uint16_t *b, int64_t steps, float *waiting,
-                           bool first, bool last)
+/* 32 rows of c, packed at `a`, with a packed chunk of b. Is the chunk the first, the last of the terms? */
+static void multiply_rows(const Work *w, Block k, const uint16_t *a, int64_t columns, int64_t steps, bool first, bool last)
 {
-    _Alignas(64) float sums[UNIT * SUM_PITCH];
-    AmxProduct m = { .terms = steps, .a_step = steps * AMX_TILE, .b_step = steps * AMX_TILE, .pitch = SUM_PITCH };
-    const bool two_a = k->height > AMX_BLOCK, two_b = k->width > AMX_BLOCK;
-    float     *to = sums;
-    if (waiting) {
-        to = waiting;
-        m.pitch = w->plan.chunk_columns;
-        m.add = !first;
+    const bool       keep = w->plan.keep_sums, wgrad = w->op->kind == OP_linear_wgrad;
+    const int64_t    step = steps * AMX_TILE, start = k.column;
+    const AmxProduct m = { .terms = steps, .a_step = step, .b_step = step, .pitch = UNIT, .add = keep && !first };
+    for (int64_t j = 0; j < columns; j += UNIT) {
+        float *sums = keep ? w->sums + (k.row - w->row) * w->plan.chunk_columns + j * UNIT : w->sums;
+        k.column = start + j;
+        k.width = least(UNIT, columns - j);
+        amx_multiply(&m, a, w->b + j / AMX_BLOCK * step, sums, k.height > AMX_BLOCK, k.width > AMX_BLOCK);
+        if (wgrad)
+            store_f32(w, &k, sums, w->op->attr.accumulate || !first);
+        else if (last)
+            store_bf16(w, &k, sums);
     }
-    amx_multiply(&m, a, b, to, two_a, two_b);
-    if (w->op->kind == OP_linear_wgrad)
-        store_f32(w, k, sums, w->op->attr.accumulate || !first);
-    else if (last)
-        store_bf16(w, k, to, m.pitch);
 }
 
 /* All rows of the thread with a packed chunk of b. */
 static void multiply_chunk(const Work *w, int64_t column, int64_t columns, int64_t term, int64_t terms)
 {
     const int64_t steps = ceil_div(terms, AMX_STEP);
-    const bool    first = term == 0, last = term + terms == w->plan.terms;
     for (int64_t row = w->row; row < w->row_end; row += w->plan.strip) {
         const int64_t rows = least(w->plan.strip, w->row_end - row);
         pack_a(w, row, rows, term, terms);
-        for (int64_t j = 0; j < columns; j += UNIT)
-            for (int64_t i = 0; i < rows; i += UNIT) {
-                const Block k = { row + i, column + j, least(UNIT, rows - i), least(UNIT, columns - j) };
-                float *waiting = w->sums ? w->sums + (k.row - w->row) * w->plan.chunk_columns + j : NULL;
-                multiply_block(w, &k, w->a + i / AMX_BLOCK * steps * AMX_TILE, w->b + j / AMX_BLOCK * steps * AMX_TILE, steps,
-                               waiting, first, last);
-            }
+        for (int64_t i = 0; i < rows; i += UNIT)
+            multiply_rows(w, (Block){ row + i, column, least(UNIT, rows - i), 0 }, w->a + i / AMX_BLOCK * steps * AMX_TILE, columns,
+                          steps, term == 0, term + terms == w->plan.terms);
     }
 }
 
@@ -201,9 +197,8 @@ void amx_linear_run(const CpuBackend *be, const OpDesc *op, void *const *buf, vo
         for (int t = omp_get_thread_num(); t < plan.row_threads * plan.column_threads; t += omp_get_num_threads()) {
             char *own = (char *)scratch + bytes * (size_t)t;
             Work  w = { .plan = plan, .op = op, .x = buf[0], .y = buf[1], .bias = op->n_in == 3 ? buf[2] : NULL,
-                        .out = buf[op->n_in], .a = (uint16_t *)own, .b = (uint16_t *)(own + plan.a_bytes) };
-            if (plan.sum_bytes)
-                w.sums = (float *)(own + plan.a_bytes + plan.b_bytes);
+                        .out = buf[op->n_in], .a = (uint16_t *)own, .b = (uint16_t *)(own + plan.a_bytes),
+                        .sums = (float *)(own + plan.a_bytes + plan.b_bytes) };
             thread_share(plan.rows, UNIT, (int)(t / plan.column_threads), (int)plan.row_threads, &w.row, &w.row_end);
             thread_share(plan.columns, UNIT, (int)(t % plan.column_threads), (int)plan.column_threads, &w.column, &w.column_end);
             run_share(&w);

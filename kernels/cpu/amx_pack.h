@@ -17,11 +17,16 @@ enum { AMX_TILE = AMX_BLOCK * AMX_STEP }; /* elements */
 #if HAVE_AMX
 
 /* Features d .. d + 31 of 16 rows, zeros where there are none. */
-static inline void amx_load_rows(const uint16_t *from, int64_t row, int64_t rows, int64_t features, __m512i v[16])
+static inline __attribute__((always_inline)) void amx_load_rows(const uint16_t *from, int64_t row, int64_t rows, int64_t features,
+                                                          __m512i v[16])
 {
     const __mmask32 mask = features >= AMX_STEP ? 0xffffffffu : (1u << features) - 1u;
-    for (int i = 0; i < 16; i++)
-        v[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * row) : _mm512_setzero_si512();
+    if (rows >= AMX_BLOCK)
+        for (int i = 0; i < 16; i++)
+            v[i] = _mm512_maskz_loadu_epi16(mask, from + i * row);
+    else
+        for (int i = 0; i < 16; i++)
+            v[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * row) : _mm512_setzero_si512();
 }
 
 static inline void amx_store_tile(uint16_t *to, const __m512i v[16])
@@ -31,7 +36,8 @@ static inline void amx_store_tile(uint16_t *to, const __m512i v[16])
 }
 
 /* Blocks of 16 rows by 32 features, as they are or turned: [blocks][size / 32, rounded up] tiles. */
-static inline void amx_pack_rows(const uint16_t *from, int64_t row, int64_t rows, int64_t size, int64_t blocks, bool turn, uint16_t *to)
+static inline void amx_pack_rows(const uint16_t *from, int64_t row, int64_t rows, int64_t size, int64_t blocks, bool turn,
+                                 uint16_t *to)
 {
     __m512i v[16];
     for (int64_t b = 0; b < blocks; b++, from += AMX_BLOCK * row, rows -= AMX_BLOCK)
@@ -51,20 +57,36 @@ static inline __m512i amx_pair_up(__m512i rows)
     return _mm512_permutexvar_epi16(order, rows);
 }
 
+/* Features d .. d + 15 of 16 pairs of rows, zeros where there are none. */
+static inline __attribute__((always_inline)) void amx_load_pairs(const uint16_t *from, int64_t row, int64_t rows, int64_t features,
+                                                           __m512i v[16])
+{
+    const __mmask16 mask = features >= AMX_BLOCK ? 0xffff : (__mmask16)((1u << features) - 1u);
+    const __m256i   none = _mm256_setzero_si256();
+    for (int p = 0; p < 16; p++, from += 2 * row) {
+        __m256i a, b;
+        if (rows >= AMX_STEP) {
+            a = _mm256_maskz_loadu_epi16(mask, from);
+            b = _mm256_maskz_loadu_epi16(mask, from + row);
+        } else {
+            a = 2 * p < rows ? _mm256_maskz_loadu_epi16(mask, from) : none;
+            b = 2 * p + 1 < rows ? _mm256_maskz_loadu_epi16(mask, from + row) : none;
+        }
+        v[p] = amx_pair_up(_mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1));
+    }
+}
+
 /* 16 pairs of rows by 16 features, as they are or turned: tile (feature block f, row block b) at to + f step + b AMX_TILE. */
-static inline void amx_pack_pairs(const uint16_t *from, int64_t row, int64_t rows, int64_t size, int64_t blocks, bool turn, uint16_t *to,
-                       int64_t step)
+static inline void amx_pack_pairs(const uint16_t *from, int64_t row, int64_t rows, int64_t size, int64_t blocks, bool turn,
+                                  uint16_t *to, int64_t step)
 {
     __m512i v[16];
     for (int64_t b = 0; b < blocks; b++, from += AMX_STEP * row, rows -= AMX_STEP, to += AMX_TILE)
         for (int64_t d = 0; d < size; d += AMX_BLOCK) {
-            const __mmask16 mask = size - d >= AMX_BLOCK ? 0xffff : (__mmask16)((1u << (size - d)) - 1u);
-            for (int p = 0; p < 16; p++) {
-                const uint16_t *at = from + 2 * p * row + d;
-                const __m256i   a = 2 * p < rows ? _mm256_maskz_loadu_epi16(mask, at) : _mm256_setzero_si256();
-                const __m256i   c = 2 * p + 1 < rows ? _mm256_maskz_loadu_epi16(mask, at + row) : _mm256_setzero_si256();
-                v[p] = amx_pair_up(_mm512_inserti64x4(_mm512_castsi256_si512(a), c, 1));
-            }
+            if (rows >= AMX_STEP) /* said here so that the usual case has no branches inside */
+                amx_load_pairs(from + d, row, AMX_STEP, size - d, v);
+            else
+                amx_load_pairs(from + d, row, rows, size - d, v);
             if (turn)
                 transpose_16x16(v);
             amx_store_tile(to + d / AMX_BLOCK * step, v);

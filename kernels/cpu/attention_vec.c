@@ -4,6 +4,7 @@
  * b and c have rows of whole vectors. Rows of c are made six at a time; a last block of fewer makes rows that nobody reads,
  * for which every buffer has room. */
 #include "attention_rows.h"
+#include "transpose.h"
 
 #include <string.h>
 
@@ -98,16 +99,38 @@ ALWAYS_INLINE void copy_in(Dtype t, const void *from, int64_t row, int64_t rows,
             vec_store_f32(to + i * deep + d, vec_load_some(t, from, i * row + d, columns_at(size, d)));
 }
 
+/* Sixteen vectors turned over: lane l of vector d becomes lane d of vector l. */
+ALWAYS_INLINE void turn(VecF v[LANES])
+{
+#ifdef __AVX512F__
+    __m512i rows[LANES];
+    for (int l = 0; l < LANES; l++)
+        rows[l] = (__m512i)v[l];
+    transpose_16x16(rows);
+    for (int l = 0; l < LANES; l++)
+        v[l] = (VecF)rows[l];
+#else
+    for (int l = 0; l < LANES; l++)
+        for (int d = 0; d < l; d++) {
+            const float f = v[l][d];
+            v[l][d] = v[d][l];
+            v[d][l] = f;
+        }
+#endif
+}
+
 /* The same turned over: to[d][i], zeros for i from `rows` to `wide`. */
 ALWAYS_INLINE void copy_turned(Dtype t, const void *from, int64_t row, int64_t rows, int64_t size, float *to, int64_t wide)
 {
+    VecF v[LANES];
     for (int64_t i = 0; i < wide; i += LANES)
-        for (int64_t d = 0; d < size; d++) {
-            VecF v = vec_set(0);
-            for (int l = 0; l < columns_at(rows, i); l++)
-                v[l] = t == DTYPE_F32 ? ((const float *)from)[(i + l) * row + d]
-                                      : bf16_to_f32(((const uint16_t *)from)[(i + l) * row + d]);
-            vec_store_f32(to + d * wide + i, v);
+        for (int64_t d = 0; d < size; d += LANES) {
+            const int lanes = columns_at(size, d);
+            for (int l = 0; l < LANES; l++)
+                v[l] = i + l < rows ? vec_load_some(t, from, (i + l) * row + d, lanes) : vec_set(0);
+            turn(v);
+            for (int l = 0; l < lanes; l++)
+                vec_store_f32(to + (d + l) * wide + i, v[l]);
         }
 }
 

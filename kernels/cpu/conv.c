@@ -8,6 +8,7 @@
 #include "amx_wgrad.h"
 #include "conv_narrow.h"
 #include "cpu.h"
+#include "wgrad_rows.h"
 
 #include <stdlib.h>
 
@@ -133,6 +134,12 @@ static bool is_amx(const CpuBackend *be, const OpDesc *op)
     return op->kind == OP_conv2d_wgrad ? amx_wgrad_fits(be, op) : amx_conv_fits(be, op);
 }
 
+/* The weights' gradient of large fp32 images; it adds to dw by itself, too. */
+static bool is_rows(const CpuBackend *be, const OpDesc *op)
+{
+    return op->kind == OP_conv2d_wgrad && wgrad_rows_fits(be, op);
+}
+
 static Status amx_query(CpuBackend *be, const OpDesc *op, OpNeeds *needs)
 {
     const bool wgrad = op->kind == OP_conv2d_wgrad;
@@ -141,7 +148,7 @@ static Status amx_query(CpuBackend *be, const OpDesc *op, OpNeeds *needs)
     Status status = wgrad ? cpu_layout_id(be, &op->out[0], md, &needs->out_layout[0])
                           : cpu_layout_id(be, &op->in[1], md, &needs->in_layout[1]);
     compat_md_destroy(md);
-    needs->scratch = wgrad ? amx_wgrad_scratch(be, op) : amx_conv_scratch(be, op);
+    needs->scratch = is_rows(be, op) ? 0 : wgrad ? amx_wgrad_scratch(be, op) : amx_conv_scratch(be, op);
     return status;
 }
 
@@ -155,13 +162,15 @@ static Status narrow_query(const CpuBackend *be, const OpDesc *op, OpNeeds *need
 /* The ops without a oneDNN primitive. */
 static bool is_own(const CpuBackend *be, const OpDesc *op)
 {
-    return narrow_conv_fits(be, op) || is_amx(be, op);
+    return narrow_conv_fits(be, op) || is_amx(be, op) || is_rows(be, op);
 }
 
 static void own_run(const CpuBackend *be, const OpDesc *op, void *const *buf, void *scratch)
 {
     if (narrow_conv_fits(be, op))
         narrow_conv_run(be, op, buf, scratch);
+    else if (is_rows(be, op))
+        wgrad_rows_run(be, op, buf[0], buf[1], buf[2]);
     else if (op->kind == OP_conv2d_wgrad)
         amx_wgrad_run(be, op, buf[0], buf[1], buf[2], scratch);
     else
@@ -173,7 +182,7 @@ static Status conv_query(Backend *base, const OpDesc *op, OpNeeds *needs)
     CpuBackend *be = cpu_of(base);
     if (narrow_conv_fits(be, op))
         return narrow_query(be, op, needs);
-    if (is_amx(be, op))
+    if (is_amx(be, op) || is_rows(be, op))
         return amx_query(be, op, needs);
     dnnl_primitive_desc_t pd;
     TRY(conv_pd_create(be, op, &pd));

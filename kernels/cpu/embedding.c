@@ -1,9 +1,11 @@
 /* embedding.c - rows picked by number: embeddings (a sum over up to three tables), gathered rows, and their gradients.
  *
  * A gradient adds rows of dy where they were picked from. Lists say for each row of the result which rows of dy belong to it,
- * in order; then every row of the result is independent and is written once, zeros included, whatever the threads. */
+ * in order; then the rows of the result are independent, and the bits are the same whatever the threads. */
 #include "cpu.h"
 #include "vec.h"
+
+#include <omp.h>
 
 /* -1 picks nothing; others have to be rows of the table. `what` is "id" or "row". */
 static Status check_ids(const OpDesc *op, const char *what, const int32_t *ids, int64_t count, int64_t rows)
@@ -100,18 +102,17 @@ static Lists build_lists(const int32_t *ids, int64_t count, int64_t rows, void *
 typedef struct Scatter {
     Lists lists;
     Dtype dtype, dtype_out;
-    bool  accumulate;       /* into f32 only */
     int64_t     width;
     const void *dy;         /* (T, width) */
     void       *out;        /* (rows, width) */
 } Scatter;
 
 /* COLUMNS columns of one row of out, from element i = row start + column on, and of the rows of dy from list element `at` on. */
-ALWAYS_INLINE void add_whole(Dtype t, Dtype t_out, bool accumulate, const Scatter *s, int32_t at, int64_t column, int64_t i)
+ALWAYS_INLINE void add_whole(Dtype t, Dtype t_out, const Scatter *s, int32_t at, int64_t column, int64_t i)
 {
     VecF sum[COLUMN_BLOCKS];
     for (int b = 0; b < COLUMN_BLOCKS; b++)
-        sum[b] = accumulate ? vec_load(t_out, s->out, i + LANES * b) : vec_set(0);
+        sum[b] = vec_load(t_out, s->out, i + LANES * b);
     for (; at >= 0; at = s->lists.next[at])
         for (int b = 0; b < COLUMN_BLOCKS; b++)
             sum[b] += vec_load(t, s->dy, at * s->width + column + LANES * b);
@@ -120,52 +121,64 @@ ALWAYS_INLINE void add_whole(Dtype t, Dtype t_out, bool accumulate, const Scatte
 }
 
 /* The same for n < COLUMNS columns. */
-ALWAYS_INLINE void add_rest(Dtype t, Dtype t_out, bool accumulate, const Scatter *s, int32_t first, int64_t column, int64_t i, int64_t n)
+ALWAYS_INLINE void add_rest(Dtype t, Dtype t_out, const Scatter *s, int32_t first, int64_t column, int64_t i, int64_t n)
 {
     FOR_BLOCKS(j, 0, n, lanes, {
-        VecF sum = accumulate ? vec_load_some(t_out, s->out, i + j, lanes) : vec_set(0);
+        VecF sum = vec_load_some(t_out, s->out, i + j, lanes);
         for (int32_t at = first; at >= 0; at = s->lists.next[at])
             sum += vec_load_some(t, s->dy, at * s->width + column + j, lanes);
         vec_store_some(t_out, s->out, i + j, sum, lanes);
     });
 }
 
-/* n columns of row r of a result of type t_out, from `column` on: out = or += the sum of dy over r's list. */
-ALWAYS_INLINE void add_columns_of(Dtype t, Dtype t_out, bool accumulate, const Scatter *s, int64_t r, int64_t column, int64_t n)
+/* Adds the sum of dy over r's list to n columns of row r, from `column` on. */
+ALWAYS_INLINE void add_columns_of(Dtype t, Dtype t_out, const Scatter *s, int64_t r, int64_t column, int64_t n)
 {
-    const int64_t i = r * s->width + column, size = dtype_bits(t_out) / 8;
+    const int64_t i = r * s->width + column;
     const int32_t first = s->lists.first[r];
-    if (first < 0 && !accumulate)
-        memset((char *)s->out + i * size, 0, (size_t)(n * size));
-    else if (first >= 0 && n == COLUMNS)
-        add_whole(t, t_out, accumulate, s, first, column, i);
-    else if (first >= 0)
-        add_rest(t, t_out, accumulate, s, first, column, i, n);
+    if (n == COLUMNS)
+        add_whole(t, t_out, s, first, column, i);
+    else
+        add_rest(t, t_out, s, first, column, i, n);
 }
 
 static void add_columns(const Scatter *s, int64_t r, int64_t column, int64_t n)
 {
-    if (s->dtype_out == DTYPE_BF16)
-        add_columns_of(DTYPE_BF16, DTYPE_BF16, false, s, r, column, n);
-    else if (s->dtype == DTYPE_BF16)
-        s->accumulate ? add_columns_of(DTYPE_BF16, DTYPE_F32, true, s, r, column, n) : add_columns_of(DTYPE_BF16, DTYPE_F32, false, s, r, column, n);
+    if (s->dtype == DTYPE_F32)
+        add_columns_of(DTYPE_F32, DTYPE_F32, s, r, column, n);
+    else if (s->dtype_out == DTYPE_F32)
+        add_columns_of(DTYPE_BF16, DTYPE_F32, s, r, column, n);
     else
-        s->accumulate ? add_columns_of(DTYPE_F32, DTYPE_F32, true, s, r, column, n) : add_columns_of(DTYPE_F32, DTYPE_F32, false, s, r, column, n);
+        add_columns_of(DTYPE_BF16, DTYPE_BF16, s, r, column, n);
+}
+
+/* Large pieces, which the C library writes past the caches. */
+static void zero_all(void *out, size_t bytes, int threads)
+{
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t first, last;
+        thread_share((int64_t)bytes, 64, omp_get_thread_num(), omp_get_num_threads(), &first, &last);
+        memset((char *)out + first, 0, (size_t)(last - first));
+    }
 }
 
 /* embedding_grad and gather_rows_grad. */
 static Status scatter_run(Backend *base, const OpDesc *op, void *state, void *const *buf, void *scratch)
 {
     (void)state;
+    const int     threads = cpu_of(base)->threads;
     const Tensor *to = &op->out[0];
     const int64_t rows = to->dim[0], width = to->dim[1];
     TRY(check_ids(op, op->kind == OP_embedding_grad ? "id" : "row", buf[1], op->in[1].dim[0], rows));
-    const Scatter s = { build_lists(buf[1], op->in[1].dim[0], rows, scratch), op->in[0].dtype, to->dtype, op->attr.accumulate, width,
-                        buf[0], buf[2] };
-#pragma omp parallel for collapse(2) num_threads(cpu_of(base)->threads) schedule(static)
+    const Scatter s = { build_lists(buf[1], op->in[1].dim[0], rows, scratch), op->in[0].dtype, to->dtype, width, buf[0], buf[2] };
+    if (!op->attr.accumulate)
+        zero_all(buf[2], tensor_bytes(to), threads);
+#pragma omp parallel for collapse(2) num_threads(threads) schedule(static)
     for (int64_t r = 0; r < rows; r++)
         for (int64_t column = 0; column < width; column += COLUMNS)
-            add_columns(&s, r, column, width - column < COLUMNS ? width - column : COLUMNS);
+            if (s.lists.first[r] >= 0)
+                add_columns(&s, r, column, width - column < COLUMNS ? width - column : COLUMNS);
     return status_ok();
 }
 

@@ -13,18 +13,29 @@ static Status sqnorm_query(Backend *be, const OpDesc *op, OpNeeds *needs)
     return status_ok();
 }
 
-/* Independent sums hide the latency of the additions. */
-static double square_sum(const float *restrict x, int64_t n)
+typedef double EightDoubles __attribute__((vector_size(64)));
+typedef float  EightFloats __attribute__((vector_size(32)));
+
+/* Four parts of x side by side: sums that do not wait for each other hide the latency of the additions, and as many streams
+ * of reads keep more of memory busy than one (17 -> 23 GB/s on two cores). */
+static double square_sum(const float *x, int64_t n)
 {
-    double  lane[32] = { 0 }, sum = 0;
-    int64_t i = 0;
-    for (; i + 32 <= n; i += 32)
-        for (int l = 0; l < 32; l++)
-            lane[l] += (double)x[i + l] * (double)x[i + l];
-    for (; i < n; i++)
+    enum { STREAMS = 4, WIDTH = 8 };
+    const int64_t part = n / STREAMS / WIDTH * WIDTH;
+    EightDoubles  lane[STREAMS] = { { 0 } };
+    double        sum = 0;
+    for (int64_t i = 0; i < part; i += WIDTH)
+        for (int k = 0; k < STREAMS; k++) {
+            EightFloats f;
+            memcpy(&f, x + k * part + i, sizeof f);
+            EightDoubles d = __builtin_convertvector(f, EightDoubles);
+            lane[k] += d * d;
+        }
+    for (int64_t i = STREAMS * part; i < n; i++)
         sum += (double)x[i] * (double)x[i];
-    for (int l = 0; l < 32; l++)
-        sum += lane[l];
+    for (int k = 0; k < STREAMS; k++)
+        for (int l = 0; l < WIDTH; l++)
+            sum += lane[k][l];
     return sum;
 }
 

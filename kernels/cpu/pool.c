@@ -53,6 +53,56 @@ ALWAYS_INLINE void max_rows(Dtype t, bool whole, const PoolJob *j, int64_t first
                 max_pixel(t, j, row / j->y.h, row % j->y.h, q, b, whole ? LANES : act_lanes(&j->y, b));
 }
 
+enum { TILE = 2 };
+
+/* 2x2 windows that tile the image, nothing left over, as UNet has them: a constant size, and each input in one window. */
+static bool windows_tile(const PoolJob *j)
+{
+    return j->a->kernel == TILE && j->a->stride == TILE && j->a->pad == 0 && j->x.h % TILE == 0 && j->x.w % TILE == 0;
+}
+
+ALWAYS_INLINE void max_tile_rows(Dtype t, bool whole, const PoolJob *j, int64_t first, int64_t last)
+{
+    for (int64_t row = first; row < last; row++)
+        for (int b = 0; b < j->y.blocks; b++) {
+            const int lanes = whole ? LANES : act_lanes(&j->y, b);
+            const int64_t image = row / j->y.h, p = row % j->y.h;
+            int64_t x = act_index(&j->x, image, p * TILE * j->x.w, b), y = act_index(&j->y, image, p * j->y.w, b);
+            for (int64_t q = 0; q < j->y.w; q++, x += TILE * j->x.row_stride, y += j->y.row_stride) {
+                VecF best = vec_load_some(t, j->in, x, lanes);
+                VecI tap = { 0 };
+                for (int i = 1; i < TILE * TILE; i++) {
+                    VecF v = vec_load_some(t, j->in, x + (i / TILE * j->x.w + i % TILE) * j->x.row_stride, lanes);
+                    VecI better = (v > best) | (v != v);
+                    best = (VecF)(((VecI)v & better) | ((VecI)best & ~better));
+                    tap = (better & i) | (tap & ~better);
+                }
+                vec_store_some(t, j->out, y, best, lanes);
+                VecB taps = __builtin_convertvector(tap, VecB);
+                memcpy(j->index + y, &taps, (size_t)lanes);
+            }
+        }
+}
+
+/* Rows of outputs, each of which alone writes its tile of the gradient. */
+ALWAYS_INLINE void max_grad_tile_rows(Dtype t, bool whole, const PoolJob *j, int64_t first, int64_t last)
+{
+    for (int64_t row = first; row < last; row++)
+        for (int b = 0; b < j->y.blocks; b++) {
+            const int lanes = whole ? LANES : act_lanes(&j->y, b);
+            const int64_t image = row / j->y.h, p = row % j->y.h;
+            int64_t x = act_index(&j->x, image, p * TILE * j->x.w, b), y = act_index(&j->y, image, p * j->y.w, b);
+            for (int64_t q = 0; q < j->y.w; q++, x += TILE * j->x.row_stride, y += j->y.row_stride) {
+                const VecI dy = (VecI)vec_load_some(t, j->in, y, lanes);
+                VecB taps = { 0 };
+                memcpy(&taps, j->index + y, (size_t)lanes);
+                const VecI tap = __builtin_convertvector(taps, VecI);
+                for (int i = 0; i < TILE * TILE; i++)
+                    vec_store_some(t, j->out, x + (i / TILE * j->x.w + i % TILE) * j->x.row_stride, (VecF)(dy & (tap == i)), lanes);
+            }
+        }
+}
+
 /* Outputs whose window holds input i: [*first, *last). */
 static void outputs_of(int64_t i, const OpAttr *a, int64_t outputs, int64_t *first, int64_t *last)
 {
@@ -124,7 +174,10 @@ static Status maxpool_run(Backend *base, const OpDesc *op, void *state, void *co
     (void)state, (void)scratch;
     const CpuBackend *be = cpu_of(base);
     PoolJob j = { &op->attr, act_view(be, &op->in[0]), act_view(be, &op->out[0]), buf[0], buf[1], buf[2] };
-    POOL_PARALLEL(be, j, j.y.n * j.y.h, max_rows, op->in[0].dtype)
+    if (windows_tile(&j))
+        POOL_PARALLEL(be, j, j.y.n * j.y.h, max_tile_rows, op->in[0].dtype)
+    else
+        POOL_PARALLEL(be, j, j.y.n * j.y.h, max_rows, op->in[0].dtype)
     return status_ok();
 }
 
@@ -133,7 +186,10 @@ static Status maxpool_grad_run(Backend *base, const OpDesc *op, void *state, voi
     (void)state, (void)scratch;
     const CpuBackend *be = cpu_of(base);
     PoolJob j = { &op->attr, act_view(be, &op->out[0]), act_view(be, &op->in[0]), buf[0], buf[2], buf[1] };
-    POOL_PARALLEL(be, j, j.x.n * j.x.h, max_grad_rows, op->in[0].dtype)
+    if (windows_tile(&j))
+        POOL_PARALLEL(be, j, j.y.n * j.y.h, max_grad_tile_rows, op->in[0].dtype)
+    else
+        POOL_PARALLEL(be, j, j.x.n * j.x.h, max_grad_rows, op->in[0].dtype)
     return status_ok();
 }
 

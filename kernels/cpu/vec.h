@@ -25,7 +25,8 @@ typedef uint32_t VecU __attribute__((vector_size(64)));
 typedef uint16_t VecH __attribute__((vector_size(32)));
 typedef uint8_t  VecB __attribute__((vector_size(16)));
 
-ALWAYS_INLINE VecF vec_set(float f) { return (VecF){ 0 } + f; }
+/* Subtracting 0 changes nothing, not even the sign of 0, so what is left is a broadcast. */
+ALWAYS_INLINE VecF vec_set(float f) { return f - (VecF){ 0 }; }
 
 ALWAYS_INLINE VecF vec_load_f32(const float *p)
 {

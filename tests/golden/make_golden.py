@@ -1,163 +1,151 @@
 #!/usr/bin/env python3
-"""Makes resnet50_tiny.json: ten training steps of a small ResNet-50 in PyTorch, for tests/test_golden.c.
+"""make_golden.py - makes <net>_tiny.json for tests/test_golden*.c: what PyTorch computes for a small net.
 
-No weights or images are stored: both sides draw them from the same counter-based generator (Philox-4x32-10, the
-rng_block of kernels/base.h, written again here in numpy). Run: python3 make_golden.py > resnet50_tiny.json
+usage: make_golden.py [resnet50] [unet] [bert]     writes the files beside this one; all of them if none is named
+
+For each variant of a net (its losses or heads): the parameters as they are drawn (params.py); `first`, the forward pass and
+all gradients of the first step, and what an update makes of the parameters; `curves`, ten steps with each recipe. All that in
+float64; `f32_distance` says how far PyTorch itself is from it in float32, so how near anything in float32 can be expected
+to be.
 """
 import json
-import math
+import os
+import sys
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 
-CONFIG = dict(width=0.25, size=32, batch=8, classes=10, steps=10, learning_rate=0.02, momentum=0.9, weight_decay=1e-4,
-              param_seed=1, data_seed=2)
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-STAGES = ((64, 256, 3, 1), (128, 512, 4, 2), (256, 1024, 6, 2), (512, 2048, 3, 2))  # mid, out, blocks, stride
+import bert
+import philox
+import resnet50
+import unet
+from params import PARAM_SEED
 
-
-def philox(seed, stream, count):
-    """Words of the blocks with counters 0..count-1: uint32 (count, 4)."""
-    mask = np.uint64(0xFFFFFFFF)
-    counter = np.arange(count, dtype=np.uint64)
-    c = [counter & mask, counter >> np.uint64(32), np.full(count, stream & 0xFFFFFFFF, np.uint64),
-         np.full(count, stream >> 32, np.uint64)]
-    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
-    for _ in range(10):
-        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0), p1 & mask,
-             (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1), p0 & mask]
-        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return np.stack(c, axis=1).astype(np.uint32)
+NETS = {"resnet50": resnet50, "unet": unet, "bert": bert}
+STEPS = 10
+MOMENTUM, BETAS, EPS = 0.9, (0.9, 0.999), 1e-8
+PLACE_SEED = 3
+SAMPLED = 3  # elements of each parameter's gradient
 
 
-def normal(seed, stream, count):
-    """rng_normal for counters 0..count-1."""
-    w = philox(seed, stream, count).astype(np.float64)
-    return np.sqrt(-2 * np.log((w[:, 0] + 0.5) * 2.0**-32)) * np.cos(6.283185307179586 * (w[:, 1] * 2.0**-32))
+def optimizer(params, recipe):
+    groups = [dict(params=[p for p, d in zip(params.all, params.decay) if d], weight_decay=recipe["weight_decay"]),
+              dict(params=[p for p, d in zip(params.all, params.decay) if not d], weight_decay=0)]
+    if recipe["optimizer"] == "adamw":
+        return torch.optim.AdamW(groups, lr=recipe["learning_rate"], betas=BETAS, eps=EPS)
+    return torch.optim.SGD(groups, lr=recipe["learning_rate"], momentum=MOMENTUM)
 
 
-def uniform(seed, stream, count):
-    """2 rng_uniform - 1 of the first word."""
-    return 2 * (philox(seed, stream, count)[:, 0] >> 8).astype(np.float64) * 2.0**-24 - 1
+def micro_batches(samples, count):
+    return zip(*(x.chunk(count) for x in samples))
 
 
-class Params:
-    """The parameters in the order in which nets/resnet50.c makes them; stream = place in that order."""
-
-    def __init__(self, dtype):
-        self.all, self.decay, self.dtype = [], [], dtype
-
-    def _add(self, values, shape, decay):
-        t = torch.tensor(np.asarray(values, np.float32).reshape(shape)).to(self.dtype)
-        self.all.append(t)
-        self.decay.append(decay)
-        return len(self.all) - 1
-
-    def conv(self, out, kernel, inp):
-        n = out * kernel * kernel * inp
-        scale = np.float32(math.sqrt(2.0 / (out * kernel * kernel)))
-        i = self._add(scale * normal(CONFIG["param_seed"], len(self.all), n).astype(np.float32),
-                      (out, kernel, kernel, inp), True)
-        self.all[i] = self.all[i].permute(0, 3, 1, 2).contiguous()
-        return i
-
-    def near(self, centre, count):
-        """Batch norm: not 1 and 0, so that every term of the gradient counts."""
-        return self._add(centre + np.float32(0.1) * normal(CONFIG["param_seed"], len(self.all), count).astype(np.float32),
-                         (count,), False)
-
-    def uniform(self, shape, fan_in, decay):
-        scale = np.float32(1.0 / math.sqrt(fan_in))
-        return self._add(scale * uniform(CONFIG["param_seed"], len(self.all), int(np.prod(shape))).astype(np.float32),
-                         shape, decay)
-
-
-class BatchNorm:
-    def __init__(self, params, channels, gamma=1):
-        self.gamma, self.beta = params.near(gamma, channels), params.near(0, channels)
-        self.mean, self.var = torch.zeros(channels, dtype=params.dtype), torch.ones(channels, dtype=params.dtype)
-
-    def __call__(self, p, x, train):
-        return F.batch_norm(x, self.mean, self.var, p[self.gamma], p[self.beta], train, 0.1, 1e-5)
-
-
-def scaled(channels):
-    return max(16, 16 * math.floor(channels * CONFIG["width"] / 16 + 0.5))
-
-
-class Net:
-    """ResNet-50 v1.5 with the small stem (3x3, stride 1, no pool). The last gamma of each block starts near 0: without
-    that, float32 and float64 part after two steps, and nothing could be compared."""
-
-    def __init__(self, dtype):
-        self.params = Params(dtype)
-        p, inp = self.params, scaled(64)
-        self.stem = (p.conv(inp, 3, 3), BatchNorm(p, inp))
-        self.blocks = []
-        for mid, out, blocks, stride in STAGES:
-            mid, out = scaled(mid), scaled(out)
-            for b in range(blocks):
-                s = 1 if b else stride
-                project = (p.conv(out, 1, inp), BatchNorm(p, out)) if s != 1 or inp != out else None
-                self.blocks.append((project, s, p.conv(mid, 1, inp), BatchNorm(p, mid), p.conv(mid, 3, mid),
-                                    BatchNorm(p, mid), p.conv(out, 1, mid), BatchNorm(p, out, 0)))
-                inp = out
-        self.fc = (p.uniform((CONFIG["classes"], inp), inp, True), p.uniform((CONFIG["classes"],), inp, False))
-        for t in p.all:
-            t.requires_grad_(True)
-
-    def __call__(self, x, train):
-        p = self.params.all
-        y = F.relu(self.stem[1](p, F.conv2d(x, p[self.stem[0]], padding=1), train))
-        for project, stride, c1, b1, c2, b2, c3, b3 in self.blocks:
-            shortcut = project[1](p, F.conv2d(y, p[project[0]], stride=stride), train) if project else y
-            y = F.relu(b1(p, F.conv2d(y, p[c1]), train))
-            y = F.relu(b2(p, F.conv2d(y, p[c2], padding=1, stride=stride), train))
-            y = F.relu(b3(p, F.conv2d(y, p[c3]), train) + shortcut)
-        return F.linear(y.mean(dim=(2, 3)), p[self.fc[0]], p[self.fc[1]])
-
-
-def batch(step, dtype):
-    """Images (batch,3,size,size) and labels of a step. Sample n has label n mod classes; its pixels are three quarters a
-    pattern of 4 x 4 coloured squares that belongs to the label, one quarter noise of its own."""
-    n, size, classes = CONFIG["batch"], CONFIG["size"], CONFIG["classes"]
-    labels = np.arange(n) % classes
-    squares = philox(CONFIG["data_seed"], 1 << 32, classes * 4 * 4 * 3)[:, 0].reshape(classes, 4, 4, 3) & 255
-    noise = philox(CONFIG["data_seed"], step, n * size * size * 3)[:, 0].reshape(n, size, size, 3) & 255
-    place = np.arange(size) * 4 // size
-    pixels = (3 * squares[labels][:, place][:, :, place] + noise) // 4
-    x = (pixels.astype(np.float64) / 255 - np.array(MEAN)) / np.array(DEVIATION)
-    return torch.tensor(x).permute(0, 3, 1, 2).contiguous().to(dtype), torch.tensor(labels)
-
-
-def train(dtype, accum):
-    net = Net(dtype)
-    p = net.params
-    start = sum(float((t.detach().double() ** 2).sum()) for t in p.all)
-    sgd = torch.optim.SGD([dict(params=[t for t, d in zip(p.all, p.decay) if d], weight_decay=CONFIG["weight_decay"]),
-                           dict(params=[t for t, d in zip(p.all, p.decay) if not d], weight_decay=0)],
-                          lr=CONFIG["learning_rate"], momentum=CONFIG["momentum"])
+def train(module, variant, dtype, recipe):
+    """The curve of one recipe; grad_norm is the norm before clipping."""
+    net = module.Net(variant, dtype)
+    step_of = optimizer(net.params, recipe)
     losses, norms = [], []
-    for step in range(CONFIG["steps"]):
-        x, labels = batch(step, dtype)
-        sgd.zero_grad()
-        total = 0.0
-        for xs, ls in zip(x.chunk(accum), labels.chunk(accum)):
-            loss = F.cross_entropy(net(xs, True), ls, reduction="sum") / CONFIG["batch"]
+    for step in range(STEPS):
+        samples = module.batch(variant, step, dtype)
+        window, total = module.counted(samples, variant), 0.0
+        step_of.zero_grad()
+        for micro in micro_batches(samples, recipe["accum"]):
+            loss = net(micro, True)[1] / window
             loss.backward()
             total += float(loss.detach())
-        norms.append(math.sqrt(float(sum((t.grad.double() ** 2).sum() for t in p.all))))
         losses.append(total)
-        sgd.step()
+        norms.append(net.params.grad_norm())
+        if recipe["max_norm"]:
+            torch.nn.utils.clip_grad_norm_(net.params.all, recipe["max_norm"])
+        step_of.step()
     with torch.no_grad():
-        x, labels = batch(0, dtype)
-        after = float(F.cross_entropy(net(x, False), labels))
-    return dict(params=sum(t.numel() for t in p.all), start_norm2=start, loss=losses, grad_norm=norms, eval_loss=after)
+        samples = module.batch(variant, 0, dtype)
+        after = float(net(samples, False)[1]) / module.counted(samples, variant)
+    return dict(loss=losses, grad_norm=norms, eval_loss=after)
 
 
-torch.set_num_threads(1)
-print(json.dumps(dict(source=f"PyTorch {torch.__version__}, make_golden.py", config=CONFIG,
-                      f32_accum1=train(torch.float32, 1), f32_accum2=train(torch.float32, 2),
-                      f64_accum1=train(torch.float64, 1), f64_accum2=train(torch.float64, 2)), indent=1))
+def sampled(tensor, stream):
+    """Norm, and some elements by their row-major index."""
+    flat = tensor.detach().double().flatten()
+    at = [int(w) % len(flat) for w in philox.integers(PLACE_SEED, stream, (SAMPLED,))]
+    return dict(norm=float(flat.norm()), at=at, values=[float(flat[i]) for i in at])
+
+
+def first_step(module, variant, dtype):
+    """Forward and backward of the first batch, undivided."""
+    net = module.Net(variant, dtype)
+    samples = module.batch(variant, 0, dtype)
+    logits, loss = net(samples, True)
+    loss = loss / module.counted(samples, variant)
+    loss.backward()
+    return net, logits, float(loss.detach())
+
+
+def after_update(module, variant):
+    """{"sgd": parameters after the first step, "adamw": ...}, each with its first recipe."""
+    after = {}
+    for recipe in module.RECIPES:
+        if recipe["optimizer"] not in after:
+            net = first_step(module, variant, torch.float64)[0]
+            optimizer(net.params, recipe).step()
+            after[recipe["optimizer"]] = net.params.all
+    return after
+
+
+def distance(tensor, exact):
+    """|a - b| / |b| in the 2-norm."""
+    return float((tensor.detach().double() - exact.detach()).norm() / exact.detach().norm())
+
+
+def relative(curve, exact):
+    pairs = list(zip(curve["loss"], exact["loss"])) + [(curve["eval_loss"], exact["eval_loss"])]
+    return max(abs(a - b) / abs(b) for a, b in pairs)
+
+
+def golden(module, variant):
+    net, logits, loss = first_step(module, variant, torch.float64)
+    small, small_logits, small_loss = first_step(module, variant, torch.float32)
+    after = after_update(module, variant)
+    params = []
+    for i, drawn in enumerate(net.params.drawn):
+        exact = net.params.all[i].grad
+        grad = dict(sampled(exact, i), f32_distance=distance(small.params.all[i].grad, exact))
+        params.append(dict(drawn, grad=grad, **{"after_" + name: sampled(all_[i], i)["values"] for name, all_ in after.items()}))
+    first = dict(loss=loss, logits=sampled(logits, 1 << 32), grad_norm=net.params.grad_norm(),
+                 f32_distance=dict(loss=abs(small_loss / loss - 1), logits=distance(small_logits, logits)))
+    curves = []
+    for recipe in module.RECIPES:
+        f64, f32 = train(module, variant, torch.float64, recipe), train(module, variant, torch.float32, recipe)
+        curves.append(dict(recipe, **f64, f32_distance=relative(f32, f64)))
+        print(f"  {variant} {recipe['optimizer']} accum {recipe['accum']} clip {recipe['max_norm']}: loss {f64['loss'][0]:.4f} -> "
+              f"{f64['loss'][-1]:.4f}, evaluated {f64['eval_loss']:.4f}, norm {f64['grad_norm'][0]:.3f} -> "
+              f"{f64['grad_norm'][-1]:.3f}, float32 is {relative(f32, f64):.1e} away", file=sys.stderr)
+    worst = max(param["grad"]["f32_distance"] for param in params)
+    print(f"  {variant} first step in float32: {first['f32_distance']}, gradients {worst:.1e}", file=sys.stderr)
+    return dict(**module.VARIANTS[variant], start_norm2=net.params.start_norm2(), params=params, first=first, curves=curves)
+
+
+def one_line_each(value, depth):
+    """JSON with a line for each leaf of the depth given, so that a difference between two files can be read."""
+    if depth == 0 or not isinstance(value, (dict, list)):
+        return json.dumps(value)
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key)}: {one_line_each(item, depth - 1)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(items) + "\n}"
+    return "[\n" + ",\n".join(one_line_each(item, depth - 1) for item in value) + "\n]"
+
+
+def main():
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or NETS:
+        print(name, file=sys.stderr)
+        module = NETS[name]
+        config = dict(module.CONFIG, steps=STEPS, param_seed=PARAM_SEED, momentum=MOMENTUM, betas=BETAS, eps=EPS)
+        variants = {variant: golden(module, variant) for variant in module.VARIANTS}
+        content = dict(source=f"PyTorch {torch.__version__}, make_golden.py", config=config, variants=variants)
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}_tiny.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(one_line_each(content, 4) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -85,7 +85,7 @@ static const Recipe full_recipes[] = {
     { "bert", "gloss-classes", 32, { 32, 128 }, 1, 3, .lr = { 5e-4, 1e-3 }, .amp = AMP_BF16, .layers = 4, .hidden = 256, .heads = 4, .vocab = 8192 },
 };
 
-static const char *const foundation_claims[] = { "A1", "A4", "B2", "B16", NULL };
+static const char *const preset_claims[] = { "A1", "A4", "A5", "B2", "B5", "B16", NULL };
 static const char *const no_claims[] = { NULL };
 
 typedef struct Preset {
@@ -277,7 +277,7 @@ static Status fill(Work *w, const Options *o)
             return add_axes(w, o);
         TRY(check_preset(o, name));
         w->preset = presets[p].name;
-        w->claims = o->net ? no_claims : foundation_claims;
+        w->claims = o->net ? no_claims : preset_claims;
         for (int i = 0; i < presets[p].sweep_count; i++)
             if (is_wanted(o, presets[p].sweeps[i].net))
                 TRY(add_sweep(w, &presets[p].sweeps[i]));

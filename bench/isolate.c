@@ -4,6 +4,7 @@
 #include "interrupt.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { LOOK_UP_MS = 100 }; /* how often to look for an interrupt while the child works */
 
 /* The child's side: {"code": n, "text": "...", "result": value or null}. */
 static int child_main(IsolatedFunction *function, void *context, int fd)
@@ -44,9 +47,18 @@ static Status read_all(int fd, pid_t child, char **bytes, size_t *length)
 {
     size_t capacity = 0;
     bool told = false;
+    struct pollfd ready = { .fd = fd, .events = POLLIN };
     *bytes = NULL;
     *length = 0;
     for (;;) {
+        if (!told && interrupt_check().code != STATUS_OK) {
+            kill(child, SIGTERM);
+            told = true;
+        }
+        /* Not read() at once: a signal that comes just before it would not end it. */
+        int come = poll(&ready, 1, LOOK_UP_MS);
+        if (come == 0 || (come < 0 && errno == EINTR))
+            continue;
         if (*length == capacity) {
             capacity = capacity ? 2 * capacity : 65536;
             char *more = realloc(*bytes, capacity);
@@ -61,10 +73,6 @@ static Status read_all(int fd, pid_t child, char **bytes, size_t *length)
             *length += (size_t)n;
         else if (errno != EINTR)
             return status_error(STATUS_IO, "cannot read the result of a measurement: %s", strerror(errno));
-        if (!told && interrupt_check().code != STATUS_OK) {
-            kill(child, SIGTERM);
-            told = true;
-        }
     }
 }
 

@@ -3,7 +3,9 @@
 #ifndef BATCHMARK_KERNELS_CPU_AMX_H
 #define BATCHMARK_KERNELS_CPU_AMX_H
 
-#if defined(__AMX_BF16__) && defined(__AMX_TILE__) && defined(__AVX512BW__) && defined(__AVX512BF16__)
+/* clang 14 writes the names of these two without the second underscore. */
+#if (defined(__AMX_BF16__) || defined(__AMXBF16__)) && (defined(__AMX_TILE__) || defined(__AMXTILE__)) && defined(__AVX512BW__) \
+    && defined(__AVX512BF16__)
 #define HAVE_AMX 1
 #include <immintrin.h>
 #include <stdint.h>

@@ -1,5 +1,6 @@
 /* device.c - opens and closes the CPU backend, says what it is, hands out memory, moves tensors in and out. */
 #define _DEFAULT_SOURCE /* madvise */
+#include "amx.h"
 #include "capacity.h"
 #include "cpu.h"
 
@@ -32,6 +33,14 @@ static Status choose_layouts(CpuBackend *be, const char *layout)
     return status_ok();
 }
 
+/* Without own AMX kernels oneDNN 2's would run: its 2.6.3 reads past the end of a table when it makes a convolution of kernel
+ * and stride 2 (UNet's up-convolution), and may crash. Then AVX-512 does the work. */
+static void avoid_faulty_amx(void)
+{
+    if (!HAVE_AMX && dnnl_version()->major < 3)
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16); /* refused once oneDNN is in use: then it was set before */
+}
+
 static void cpu_close(Backend *base)
 {
     CpuBackend *be = cpu_of(base);
@@ -57,6 +66,7 @@ static Status cpu_open(const BackendOptions *options, Backend **out)
     Status status;
     be->base.vtable = &cpu_backend;
     be->threads = threads ? threads : omp_get_num_procs();
+    avoid_faulty_amx();
     be->amx = isa_has(dnnl_cpu_isa_avx512_core_amx);
     TRY_GOTO(status, choose_layouts(be, options ? options->layout : NULL), fail);
     DNNL_TRY_GOTO(status, dnnl_engine_create(&be->engine, dnnl_cpu, 0), fail);

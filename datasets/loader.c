@@ -1,18 +1,15 @@
 /* loader.c - threads that fill batches ahead of the training loop.
  *
- * Batches lie in a ring of slots: `queue` ready ones and the `hold` that the caller keeps. The unit of work is one sample:
- * under the lock a thread claims the next (batch, position) in order, then decodes without the lock. So all threads
- * work on the oldest batch, batches finish in order, and what is in them does not depend on how many threads there
- * are: order and augmentation are pure functions of (seed, epoch, sample). With no threads, loader_next does the same
- * claims itself. A claim is refused while its slot is still taken: that bounds the queue. */
+ * Batches lie in the slots of a ring (ring.h): `queue` ready ones and the `hold` that the caller keeps. The unit of work
+ * is one sample: a thread claims the next (batch, position) in order, then decodes. So all threads work on the oldest
+ * batch, batches finish in order, and what is in them does not depend on how many threads there are: order and
+ * augmentation are pure functions of (seed, epoch, sample). */
+#include "ring.h"
 #include "source.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAX_THREADS = 256, MAX_QUEUE = 4096, MAX_HOLD = 4096 };
 
 typedef struct Slot {
     Batch   batch;
@@ -21,37 +18,22 @@ typedef struct Slot {
     Status  error;    /* of that sample, so it is the same for any number of threads */
 } Slot;
 
-typedef struct Worker {
-    Loader   *loader;
-    uint8_t  *scratch; /* one image before augmentation, (size, size, 3), and its mask (size, size) behind it */
-    pthread_t thread;
-} Worker;
-
 struct Loader {
     const Dataset *ds;
     LoaderConfig   config;
     int64_t        samples, batches; /* in one epoch */
     size_t         image_bytes, mask_bytes; /* of one sample; mask_bytes is 0 for a classification set */
 
-    Slot    *slots;
-    int64_t  slot_count;
-    uint8_t *pixels;  /* (slot_count, batch, size, size, 3) */
-    int32_t *labels;  /* (slot_count, batch), or NULL */
-    uint8_t *masks;   /* (slot_count, batch, size, size), or NULL */
-    uint8_t *scratch; /* one image and mask a worker */
-    Worker  *workers; /* at least one; without threads it is the caller's */
-    int      running; /* threads that were started */
+    Slot    *slots;   /* (slots of the ring) */
+    uint8_t *pixels;  /* (slots, batch, size, size, 3) */
+    int32_t *labels;  /* (slots, batch), or NULL */
+    uint8_t *masks;   /* (slots, batch, size, size), or NULL */
+    uint8_t *scratch; /* for each worker one image before augmentation, (size, size, 3), and its mask (size, size) */
 
-    pthread_mutex_t lock; /* guards everything below and the slots' bookkeeping */
-    pthread_cond_t  space, ready;
-    bool            stop;
-    int64_t        *order;          /* sample indices of the epoch that claims are in; NULL = index order */
-    int64_t         claim_batch;    /* batches are numbered through all epochs */
-    int64_t         claim_position;
-    int64_t         given;          /* batches handed to the caller */
-    int64_t         released;       /* of these, the ones it is done with: all but the last `hold` */
-    Status          failure;        /* what ended the loader */
-    double          waited;
+    Ring     ring;    /* its lock guards everything below and the slots' bookkeeping */
+    int64_t *order;   /* sample indices of the epoch that claims are in; NULL = index order */
+    int64_t  claim_position; /* in the batch that claims are in, number ring.claimed */
+    Status   failure; /* what ended the loader */
 };
 
 /* One sample to produce. */
@@ -126,18 +108,18 @@ static Status read_sample(const Loader *loader, const Claim *claim, uint8_t *pix
 }
 
 /* *labelled: 1, or the pixels of its mask that count. */
-static Status load_sample(const Worker *worker, const Claim *claim, int64_t *labelled)
+static Status load_sample(const Loader *loader, int worker, const Claim *claim, int64_t *labelled)
 {
-    const Loader *loader = worker->loader;
     const Batch *batch = &claim->slot->batch;
     int64_t size = loader->ds->size;
     uint8_t *pixels = batch->pixels + (size_t)claim->position * loader->image_bytes;
     uint8_t *mask = batch->mask ? batch->mask + (size_t)claim->position * loader->mask_bytes : NULL;
     if (loader->config.augment) {
-        uint8_t *plain_mask = mask ? worker->scratch + loader->image_bytes : NULL;
-        TRY(read_sample(loader, claim, worker->scratch, plain_mask));
+        uint8_t *plain = loader->scratch + (size_t)worker * (loader->image_bytes + loader->mask_bytes);
+        uint8_t *plain_mask = mask ? plain + loader->image_bytes : NULL;
+        TRY(read_sample(loader, claim, plain, plain_mask));
         Move move = draw_move(loader, claim);
-        move_plane(&move, size, 3, worker->scratch, pixels);
+        move_plane(&move, size, 3, plain, pixels);
         if (mask)
             move_plane(&move, size, 1, plain_mask, mask);
     } else {
@@ -153,7 +135,7 @@ static Status load_sample(const Worker *worker, const Claim *claim, int64_t *lab
 
 static void open_batch(Loader *loader, Slot *slot)
 {
-    int64_t epoch = loader->claim_batch / loader->batches, index = loader->claim_batch % loader->batches;
+    int64_t epoch = loader->ring.claimed / loader->batches, index = loader->ring.claimed % loader->batches;
     if (index == 0 && loader->order) {
         for (int64_t i = 0; i < loader->samples; i++)
             loader->order[i] = i;
@@ -179,17 +161,17 @@ static void open_batch(Loader *loader, Slot *slot)
 /* The next sample in order; false where there is none, or its slot is still taken. */
 static bool claim_sample(Loader *loader, Claim *claim)
 {
-    int64_t number = loader->claim_batch;
-    if (number >= loader->released + loader->slot_count || (!loader->config.repeat && number >= loader->batches))
+    int64_t number = ring_claim_slot(&loader->ring);
+    if (number < 0 || (!loader->config.repeat && loader->ring.claimed >= loader->batches))
         return false;
-    Slot *slot = &loader->slots[number % loader->slot_count];
+    Slot *slot = &loader->slots[number];
     if (loader->claim_position == 0)
         open_batch(loader, slot);
     int64_t sample = slot->batch.index * slot->batch.size + loader->claim_position;
     *claim = (Claim){ slot, loader->claim_position, loader->order ? loader->order[sample] : sample, slot->batch.epoch };
     if (++loader->claim_position == slot->batch.valid) {
         loader->claim_position = 0;
-        loader->claim_batch++;
+        loader->ring.claimed++;
     }
     return true;
 }
@@ -203,34 +185,22 @@ static void finish_claim(Loader *loader, const Claim *claim, const Status *statu
         slot->error = *status;
     }
     if (--slot->pending == 0)
-        pthread_cond_signal(&loader->ready);
+        pthread_cond_signal(&loader->ring.ready);
 }
 
 /* Claims, loads and finishes one sample; the lock is open while it loads. False where nothing can be claimed. */
-static bool do_one_sample(Worker *worker)
+static bool do_one_sample(void *argument, int worker)
 {
-    Loader *loader = worker->loader;
+    Loader *loader = argument;
     Claim claim;
     if (!claim_sample(loader, &claim))
         return false;
-    pthread_mutex_unlock(&loader->lock);
+    pthread_mutex_unlock(&loader->ring.lock);
     int64_t labelled = 0;
-    Status status = load_sample(worker, &claim, &labelled);
-    pthread_mutex_lock(&loader->lock);
+    Status status = load_sample(loader, worker, &claim, &labelled);
+    pthread_mutex_lock(&loader->ring.lock);
     finish_claim(loader, &claim, &status, labelled);
     return true;
-}
-
-static void *work(void *argument)
-{
-    Worker *worker = argument;
-    Loader *loader = worker->loader;
-    pthread_mutex_lock(&loader->lock);
-    while (!loader->stop)
-        if (!do_one_sample(worker))
-            pthread_cond_wait(&loader->space, &loader->lock);
-    pthread_mutex_unlock(&loader->lock);
-    return NULL;
 }
 
 /* ---- creating and ending ---- */
@@ -244,12 +214,9 @@ static Status check_config(const Dataset *ds, const LoaderConfig *config)
     if (config->drop_last && config->batch > samples)
         return status_error(STATUS_USAGE, "batch size %" PRId64 " is larger than the %" PRId64 " samples of the split, "
                             "and only whole batches are wanted", config->batch, samples);
-    if (config->threads < 0 || config->threads > MAX_THREADS)
-        return status_error(STATUS_USAGE, "%d loader threads, expected 0..%d", config->threads, MAX_THREADS);
-    if (config->queue < 1 || config->queue > MAX_QUEUE)
-        return status_error(STATUS_USAGE, "loader queue of %d batches, expected 1..%d", config->queue, MAX_QUEUE);
-    if (config->hold < 0 || config->hold > MAX_HOLD)
-        return status_error(STATUS_USAGE, "%d batches to hold, expected 0..%d", config->hold, MAX_HOLD);
+    TRY(ring_check(config->threads, config->queue));
+    if (config->hold < 0 || config->hold > RING_HOLD_MAX)
+        return status_error(STATUS_USAGE, "%d batches to hold, expected 0..%d", config->hold, RING_HOLD_MAX);
     return status_ok();
 }
 
@@ -260,7 +227,7 @@ static Status no_memory(int64_t batch, int64_t count)
 
 static Status allocate_slots(Loader *loader)
 {
-    int64_t batch = loader->config.batch, count = loader->slot_count;
+    int64_t batch = loader->config.batch, count = loader->ring.slots;
     size_t workers = loader->config.threads ? (size_t)loader->config.threads : 1;
     size_t sample = loader->image_bytes + loader->mask_bytes, most = SIZE_MAX / 2 / sample;
     if ((size_t)batch > most / (size_t)count)
@@ -271,12 +238,11 @@ static Status allocate_slots(Loader *loader)
         loader->masks = malloc((size_t)count * (size_t)batch * loader->mask_bytes);
     else
         loader->labels = malloc((size_t)count * (size_t)batch * sizeof *loader->labels);
-    loader->workers = calloc(workers, sizeof *loader->workers);
     if (loader->config.augment)
         loader->scratch = malloc(workers * sample);
     if (loader->config.shuffle)
         loader->order = malloc((size_t)loader->samples * sizeof *loader->order);
-    if (!loader->slots || !loader->pixels || (!loader->labels && !loader->masks) || !loader->workers ||
+    if (!loader->slots || !loader->pixels || (!loader->labels && !loader->masks) ||
         (loader->config.augment && !loader->scratch) || (loader->config.shuffle && !loader->order))
         return no_memory(batch, count);
 
@@ -286,10 +252,6 @@ static Status allocate_slots(Loader *loader)
         b->pixels = loader->pixels + (size_t)(i * batch) * loader->image_bytes;
         b->labels = loader->labels ? loader->labels + i * batch : NULL;
         b->mask = loader->masks ? loader->masks + (size_t)(i * batch) * loader->mask_bytes : NULL;
-    }
-    for (size_t i = 0; i < workers; i++) {
-        loader->workers[i].loader = loader;
-        loader->workers[i].scratch = loader->scratch ? loader->scratch + i * sample : NULL;
     }
     return status_ok();
 }
@@ -310,23 +272,12 @@ Status loader_create(const Dataset *ds, const LoaderConfig *config, Loader **out
         loader->config.hold = 1;
     loader->image_bytes = (size_t)(ds->size * ds->size) * 3;
     loader->mask_bytes = dataset_task(ds) == TASK_SEGMENT ? (size_t)(ds->size * ds->size) : 0;
-    loader->slot_count = (int64_t)loader->config.hold + (config->threads ? config->queue : 0);
     loader->failure = status_ok();
-    pthread_mutex_init(&loader->lock, NULL); /* these three cannot fail with default attributes on Linux */
-    pthread_cond_init(&loader->space, NULL);
-    pthread_cond_init(&loader->ready, NULL);
+    ring_open(&loader->ring, loader->config.hold, config->threads, config->queue);
 
     Status status;
     TRY_GOTO(status, allocate_slots(loader), fail);
-    for (int i = 0; i < config->threads; i++) {
-        int error = pthread_create(&loader->workers[i].thread, NULL, work, &loader->workers[i]);
-        if (error != 0) {
-            status = status_error(STATUS_OOM, "the system refuses loader thread %d of %d (error %d)", i + 1,
-                                  config->threads, error);
-            goto fail;
-        }
-        loader->running++;
-    }
+    TRY_GOTO(status, ring_start(&loader->ring, config->threads, do_one_sample, loader), fail);
     *out = loader;
     return status_ok();
 fail:
@@ -338,18 +289,9 @@ void loader_destroy(Loader *loader)
 {
     if (!loader)
         return;
-    pthread_mutex_lock(&loader->lock);
-    loader->stop = true;
-    pthread_cond_broadcast(&loader->space);
-    pthread_mutex_unlock(&loader->lock);
-    for (int i = 0; i < loader->running; i++)
-        pthread_join(loader->workers[i].thread, NULL);
-    pthread_cond_destroy(&loader->ready);
-    pthread_cond_destroy(&loader->space);
-    pthread_mutex_destroy(&loader->lock);
+    ring_close(&loader->ring);
     free(loader->order);
     free(loader->scratch);
-    free(loader->workers);
     free(loader->masks);
     free(loader->labels);
     free(loader->pixels);
@@ -364,23 +306,18 @@ static Status take_batch(Loader *loader, const Batch **out)
 {
     if (loader->failure.code != STATUS_OK)
         return loader->failure;
-    if (!loader->config.repeat && loader->given == loader->batches)
+    if (!loader->config.repeat && loader->ring.given == loader->batches)
         return status_ok();
-    Slot *slot = &loader->slots[loader->given % loader->slot_count];
-    /* Past the claims means that the slot holds this batch and not the one before it. */
-    while (loader->claim_batch <= loader->given || slot->pending > 0) {
-        if (loader->running > 0)
-            pthread_cond_wait(&loader->ready, &loader->lock);
-        else
-            CHECK(do_one_sample(&loader->workers[0]));
-    }
+    int64_t number;
+    while ((number = ring_next_slot(&loader->ring)) < 0 || loader->slots[number].pending > 0)
+        ring_wait(&loader->ring);
+    Slot *slot = &loader->slots[number];
     if (slot->error_at < slot->batch.size) {
         loader->failure = slot->error;
-        loader->stop = true;
-        pthread_cond_broadcast(&loader->space);
+        ring_stop(&loader->ring);
         return loader->failure;
     }
-    loader->given++;
+    loader->ring.given++;
     *out = &slot->batch;
     return status_ok();
 }
@@ -388,15 +325,9 @@ static Status take_batch(Loader *loader, const Batch **out)
 Status loader_next(Loader *loader, const Batch **out)
 {
     *out = NULL;
-    double start = clock_seconds();
-    pthread_mutex_lock(&loader->lock);
-    if (loader->given - loader->released >= loader->config.hold) { /* room for the one that follows */
-        loader->released = loader->given - loader->config.hold + 1;
-        pthread_cond_broadcast(&loader->space);
-    }
+    ring_enter(&loader->ring);
     Status status = take_batch(loader, out);
-    loader->waited += clock_seconds() - start;
-    pthread_mutex_unlock(&loader->lock);
+    ring_leave(&loader->ring);
     return status;
 }
 
@@ -408,5 +339,5 @@ int64_t loader_batches(const Loader *loader)
 /* Only loader_next writes it, so the caller's own thread reads it without the lock. */
 double loader_wait_seconds(const Loader *loader)
 {
-    return loader->waited;
+    return loader->ring.waited;
 }

@@ -1,19 +1,18 @@
 /* text_loader.c - threads that fill batches of token sequences ahead of the training loop.
  *
- * Batches lie in a ring of slots: `queue` ready ones and the `hold` that the caller keeps. The unit of work is a whole
- * batch: under the lock a thread claims the next one and notes which samples are in it, which only needs their lengths;
- * then it fills the arrays without the lock. What is in a batch is a function of (seed, epoch, number), so it does not
- * depend on the number of threads. With no threads, text_loader_next claims and fills itself. A claim is refused while
- * its slot is still taken: that bounds the queue. Nothing can fail after creation: the texts are in memory. */
+ * Batches lie in the slots of a ring (ring.h): `queue` ready ones and the `hold` that the caller keeps. The unit of work
+ * is a whole batch: under the lock a thread claims the next one and notes which samples are in it, which only needs
+ * their lengths; then it fills the arrays without the lock. What is in a batch is a function of (seed, epoch, number), so
+ * it does not depend on the number of threads. Nothing can fail after creation: the texts are in memory. */
+#include "ring.h"
 #include "source.h"
 #include "text_source.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_THREADS = 256, MAX_QUEUE = 4096, MAX_HOLD = 4096, PAD_USUAL = 8 };
+enum { PAD_USUAL = 8 };
 
 typedef struct Slot {
     TextBatch batch;
@@ -26,21 +25,14 @@ struct TextLoader {
     TextLoaderConfig config;
     int64_t          samples, batches; /* in one epoch, the first */
 
-    Slot      *slots;
-    int64_t    slot_count;
-    int32_t   *arrays;   /* of all slots */
-    int64_t   *chosen;   /* Slot.sample of all slots */
-    int64_t    slot_ints; /* int32 of one slot */
-    pthread_t *threads;
-    int        running;  /* threads that were started */
+    Slot    *slots;     /* (slots of the ring) */
+    int32_t *arrays;    /* of all slots */
+    int64_t *chosen;    /* Slot.sample of all slots */
+    int64_t  slot_ints; /* int32 of one slot */
 
-    pthread_mutex_t lock; /* guards everything below and the slots' bookkeeping */
-    pthread_cond_t  space, ready;
-    bool            stop, ended; /* ended: no epoch follows and all batches are claimed */
-    int64_t        *order;   /* sample indices of the epoch that claims are in; NULL = index order */
-    int64_t         epoch, index, at; /* the next claim: its epoch, number in it, first position in order */
-    int64_t         claimed, given, released; /* batches, through all epochs */
-    double          waited;
+    Ring     ring;      /* its lock guards everything below and the slots' bookkeeping */
+    int64_t *order;     /* sample indices of the epoch that claims are in; NULL = index order */
+    int64_t  epoch, index, at; /* the next claim: its epoch, number in it, first position in order */
 };
 
 const char *text_policy_name(TextPolicy policy)
@@ -91,19 +83,20 @@ static bool choose_samples(TextLoader *loader, Slot *slot)
 /* NULL where nothing can be claimed now, or ever. */
 static Slot *claim_batch(TextLoader *loader)
 {
-    if (loader->ended || loader->claimed >= loader->released + loader->slot_count)
+    int64_t number = ring_claim_slot(&loader->ring);
+    if (number < 0)
         return NULL;
-    Slot *slot = &loader->slots[loader->claimed % loader->slot_count];
+    Slot *slot = &loader->slots[number];
     while (!choose_samples(loader, slot)) {
         if (!loader->config.repeat) {
-            loader->ended = true;
-            pthread_cond_signal(&loader->ready);
+            loader->ring.ended = true;
+            pthread_cond_signal(&loader->ring.ready);
             return NULL;
         }
         begin_epoch(loader, loader->epoch + 1);
     }
     slot->pending = true;
-    loader->claimed++;
+    loader->ring.claimed++;
     return slot;
 }
 
@@ -175,28 +168,19 @@ static void fill_batch(const TextLoader *loader, Slot *slot)
 }
 
 /* Claims and fills one batch; the lock is open while it fills. False where nothing can be claimed. */
-static bool do_one_batch(TextLoader *loader)
+static bool do_one_batch(void *argument, int worker)
 {
+    (void)worker;
+    TextLoader *loader = argument;
     Slot *slot = claim_batch(loader);
     if (!slot)
         return false;
-    pthread_mutex_unlock(&loader->lock);
+    pthread_mutex_unlock(&loader->ring.lock);
     fill_batch(loader, slot);
-    pthread_mutex_lock(&loader->lock);
+    pthread_mutex_lock(&loader->ring.lock);
     slot->pending = false;
-    pthread_cond_signal(&loader->ready);
+    pthread_cond_signal(&loader->ring.ready);
     return true;
-}
-
-static void *work(void *argument)
-{
-    TextLoader *loader = argument;
-    pthread_mutex_lock(&loader->lock);
-    while (!loader->stop)
-        if (!do_one_batch(loader))
-            pthread_cond_wait(&loader->space, &loader->lock);
-    pthread_mutex_unlock(&loader->lock);
-    return NULL;
 }
 
 /* ---- the config ---- */
@@ -214,12 +198,9 @@ static Status check_ranges(const TextLoaderConfig *config)
     if (config->pad_multiple < 0 || config->pad_multiple > TEXT_SEQ_MAX)
         return status_error(STATUS_USAGE, "padding to a multiple of %" PRId64 ", expected 1..%d",
                             config->pad_multiple, TEXT_SEQ_MAX);
-    if (config->threads < 0 || config->threads > MAX_THREADS)
-        return status_error(STATUS_USAGE, "%d loader threads, expected 0..%d", config->threads, MAX_THREADS);
-    if (config->queue < 1 || config->queue > MAX_QUEUE)
-        return status_error(STATUS_USAGE, "loader queue of %d batches, expected 1..%d", config->queue, MAX_QUEUE);
-    if (config->hold < 0 || config->hold > MAX_HOLD)
-        return status_error(STATUS_USAGE, "holding %" PRId64 " batches, expected 1..%d", config->hold, MAX_HOLD);
+    TRY(ring_check(config->threads, config->queue));
+    if (config->hold < 0 || config->hold > RING_HOLD_MAX)
+        return status_error(STATUS_USAGE, "holding %" PRId64 " batches, expected 1..%d", config->hold, RING_HOLD_MAX);
     return status_ok();
 }
 
@@ -304,7 +285,7 @@ static int64_t lay_out(const TextLoader *loader, int32_t *block, TextBatch *batc
 
 static Status allocate(TextLoader *loader)
 {
-    int64_t batch = loader->config.batch, count = loader->slot_count;
+    int64_t batch = loader->config.batch, count = loader->ring.slots;
     TextBatch layout;
     loader->slot_ints = lay_out(loader, NULL, &layout);
     size_t bytes = (size_t)loader->slot_ints * sizeof(int32_t), most = SIZE_MAX / 2 / (size_t)count;
@@ -312,12 +293,10 @@ static Status allocate(TextLoader *loader)
         loader->slots = calloc((size_t)count, sizeof *loader->slots);
         loader->arrays = malloc((size_t)count * bytes);
         loader->chosen = malloc((size_t)(count * batch) * sizeof *loader->chosen);
-        loader->threads = malloc(((size_t)loader->config.threads + 1) * sizeof *loader->threads);
         if (loader->config.shuffle)
             loader->order = malloc((size_t)loader->samples * sizeof *loader->order);
     }
-    if (!loader->slots || !loader->arrays || !loader->chosen || !loader->threads ||
-        (loader->config.shuffle && !loader->order))
+    if (!loader->slots || !loader->arrays || !loader->chosen || (loader->config.shuffle && !loader->order))
         return status_error(STATUS_OOM, "batch size %" PRId64 ": no memory for %" PRId64 " batches of it", batch,
                             count);
     for (int64_t i = 0; i < count; i++) {
@@ -347,23 +326,12 @@ Status text_loader_create(const TextSet *set, const TextLoaderConfig *config, Te
     loader->set = set;
     loader->config = full;
     loader->samples = text_count(set, full.split);
-    loader->slot_count = full.hold + (full.threads ? full.queue : 0);
-    pthread_mutex_init(&loader->lock, NULL); /* these three cannot fail with default attributes on Linux */
-    pthread_cond_init(&loader->space, NULL);
-    pthread_cond_init(&loader->ready, NULL);
+    ring_open(&loader->ring, full.hold, full.threads, full.queue);
 
     Status status;
     TRY_GOTO(status, allocate(loader), fail);
     count_batches(loader);
-    for (int i = 0; i < full.threads; i++) {
-        int error = pthread_create(&loader->threads[i], NULL, work, loader);
-        if (error != 0) {
-            status = status_error(STATUS_OOM, "the system refuses loader thread %d of %d (error %d)", i + 1,
-                                  full.threads, error);
-            goto fail;
-        }
-        loader->running++;
-    }
+    TRY_GOTO(status, ring_start(&loader->ring, full.threads, do_one_batch, loader), fail);
     *out = loader;
     return status_ok();
 fail:
@@ -375,17 +343,8 @@ void text_loader_destroy(TextLoader *loader)
 {
     if (!loader)
         return;
-    pthread_mutex_lock(&loader->lock);
-    loader->stop = true;
-    pthread_cond_broadcast(&loader->space);
-    pthread_mutex_unlock(&loader->lock);
-    for (int i = 0; i < loader->running; i++)
-        pthread_join(loader->threads[i], NULL);
-    pthread_cond_destroy(&loader->ready);
-    pthread_cond_destroy(&loader->space);
-    pthread_mutex_destroy(&loader->lock);
+    ring_close(&loader->ring);
     free(loader->order);
-    free(loader->threads);
     free(loader->chosen);
     free(loader->arrays);
     free(loader->slots);
@@ -398,33 +357,22 @@ void text_loader_destroy(TextLoader *loader)
 static const TextBatch *take_batch(TextLoader *loader)
 {
     for (;;) {
-        Slot *slot = &loader->slots[loader->given % loader->slot_count];
-        bool claimed = loader->given < loader->claimed; /* the slot holds this batch and not an older one */
-        if (claimed && !slot->pending) {
-            loader->given++;
-            return &slot->batch;
+        int64_t number = ring_next_slot(&loader->ring);
+        if (number >= 0 && !loader->slots[number].pending) {
+            loader->ring.given++;
+            return &loader->slots[number].batch;
         }
-        if (!claimed && loader->ended)
+        if (number < 0 && loader->ring.ended)
             return NULL;
-        if (loader->running > 0)
-            pthread_cond_wait(&loader->ready, &loader->lock);
-        else
-            CHECK(do_one_batch(loader) || loader->ended);
+        ring_wait(&loader->ring);
     }
 }
 
 Status text_loader_next(TextLoader *loader, const TextBatch **out)
 {
-    double start = clock_seconds();
-    pthread_mutex_lock(&loader->lock);
-    int64_t released = loader->given - loader->config.hold + 1; /* one place is needed for the batch to come */
-    if (released > loader->released) {
-        loader->released = released;
-        pthread_cond_broadcast(&loader->space);
-    }
+    ring_enter(&loader->ring);
     *out = take_batch(loader);
-    loader->waited += clock_seconds() - start;
-    pthread_mutex_unlock(&loader->lock);
+    ring_leave(&loader->ring);
     return status_ok();
 }
 
@@ -436,5 +384,5 @@ int64_t text_loader_batches(const TextLoader *loader)
 /* Only text_loader_next writes it, so the caller's own thread reads it without the lock. */
 double text_loader_wait_seconds(const TextLoader *loader)
 {
-    return loader->waited;
+    return loader->ring.waited;
 }

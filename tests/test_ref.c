@@ -1,7 +1,6 @@
-/* test_ref.c - the first rung of the numerics ladder: every gradient of the reference equals the central difference
- *   (L(x + h) - L(x - h)) / 2h,   L = sum of weight[i] y[i] with fixed random weights,
- * in double, and what has no gradient equals values worked out by hand. */
-#include "ref/ref.h"
+/* test_ref.c - the first rung of the numerics ladder: every gradient of the reference equals the central difference of its
+ * op (unit.h), and what has no gradient equals values worked out by hand. */
+#include "unit.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -11,92 +10,7 @@
 
 #include <cmocka.h>
 
-static const double STEP = 1e-5;  /* truncation h^2 and rounding 1e-16 / h are both far below the limit */
-static const double LIMIT = 1e-6; /* of the largest gradient */
 static const double KINK = 1e-3;  /* how far from a kink (ReLU at 0, ties of a maximum) every value must be */
-
-/* One op with arrays for its slots. */
-typedef struct Unit {
-    OpDesc  op;
-    double *in[OP_MAX_IN], *out[OP_MAX_OUT];
-} Unit;
-
-static double *new_array(const Tensor *t)
-{
-    double *a = calloc((size_t)tensor_count(t), sizeof *a);
-    assert_non_null(a);
-    return a;
-}
-
-static void fill_normal(const Tensor *t, double *a, uint64_t stream)
-{
-    for (int64_t i = 0; i < tensor_count(t); i++)
-        a[i] = rng_normal(7, stream, (uint64_t)i);
-}
-
-/* Infers, allocates, fills the inputs with standard normals (stream = slot + 10 seed); outputs start at zero. */
-static Unit unit_create(OpDesc op, uint64_t seed)
-{
-    Unit u = { .op = op };
-    Status s = op_infer(&u.op);
-    if (s.code != STATUS_OK)
-        fail_msg("%s", s.text);
-    for (int i = 0; i < u.op.n_in; i++) {
-        u.in[i] = new_array(&u.op.in[i]);
-        fill_normal(&u.op.in[i], u.in[i], seed * 10 + (uint64_t)i);
-    }
-    for (int i = 0; i < u.op.n_out; i++)
-        u.out[i] = new_array(&u.op.out[i]);
-    return u;
-}
-
-static void unit_run(Unit *u) { ref_compute(&u->op, (const double *const *)u->in, u->out); }
-
-static void unit_destroy(Unit *u)
-{
-    for (int i = 0; i < u->op.n_in; i++)
-        free(u->in[i]);
-    for (int i = 0; i < u->op.n_out; i++)
-        free(u->out[i]);
-}
-
-static void copy_array(const Tensor *t, double *to, const double *from)
-{
-    memcpy(to, from, (size_t)tensor_count(t) * sizeof *to);
-}
-
-/* L for output `slot`; read-and-written outputs start at zero each time. */
-static double loss(Unit *u, int slot, const double *weight)
-{
-    for (int i = 0; i < u->op.n_out; i++)
-        memset(u->out[i], 0, (size_t)tensor_count(&u->op.out[i]) * sizeof(double));
-    unit_run(u);
-    double sum = 0;
-    for (int64_t i = 0; i < tensor_count(&u->op.out[slot]); i++)
-        sum += weight[i] * u->out[slot][i];
-    return sum;
-}
-
-/* dL/d in[input] by central differences, L from output 0, against the gradient op's answer. */
-static void check_gradient(Unit *u, int input, const double *weight, const double *gradient)
-{
-    const int64_t n = tensor_count(&u->op.in[input]);
-    double largest = 0, worst = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double kept = u->in[input][i];
-        u->in[input][i] = kept + STEP;
-        double above = loss(u, 0, weight);
-        u->in[input][i] = kept - STEP;
-        double below = loss(u, 0, weight);
-        u->in[input][i] = kept;
-        largest = fmax(largest, fabs(gradient[i]));
-        worst = fmax(worst, fabs((above - below) / (2 * STEP) - gradient[i]));
-    }
-    char text[256];
-    if (!(largest > 0 && worst < LIMIT * largest))
-        fail_msg("%s: gradient of input %d is off by %g where the largest is %g", op_format(&u->op, text, sizeof text),
-                 input, worst, largest);
-}
 
 static bool far_from_zero(const Tensor *t, const double *a)
 {
@@ -126,8 +40,8 @@ static Unit conv_wgrad_unit(const Unit *forward, const double *dy)
 {
     OpDesc op = { .kind = OP_conv2d_wgrad, .n_in = 2, .n_out = 2, .in = { forward->op.in[0], forward->op.out[0] }, .attr = forward->op.attr };
     Unit u = unit_create(op, 0);
-    copy_array(&u.op.in[0], u.in[0], forward->in[0]);
-    copy_array(&u.op.in[1], u.in[1], dy);
+    unit_set_input(&u, 0, forward->in[0]);
+    unit_set_input(&u, 1, dy);
     return u;
 }
 
@@ -137,8 +51,8 @@ static Unit conv_dgrad_unit(const Unit *forward, const double *dy)
     op.attr.in_h = forward->op.in[0].dim[1];
     op.attr.in_w = forward->op.in[0].dim[2];
     Unit u = unit_create(op, 0);
-    copy_array(&u.op.in[0], u.in[0], dy);
-    copy_array(&u.op.in[1], u.in[1], forward->in[1]);
+    unit_set_input(&u, 0, dy);
+    unit_set_input(&u, 1, forward->in[1]);
     return u;
 }
 
@@ -147,14 +61,13 @@ static void test_conv2d_gradients(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(conv_shapes); i++) {
         Unit forward = unit_create(conv_op(&conv_shapes[i]), i);
-        double *dy = new_array(&forward.op.out[0]);
-        fill_normal(&forward.op.out[0], dy, 100 + i);
+        double *dy = unit_normals(&forward.op.out[0], 100 + i);
         Unit dgrad = conv_dgrad_unit(&forward, dy), wgrad = conv_wgrad_unit(&forward, dy);
         unit_run(&dgrad);
         unit_run(&wgrad);
-        check_gradient(&forward, 0, dy, dgrad.out[0]);
-        check_gradient(&forward, 1, dy, wgrad.out[0]);
-        check_gradient(&forward, 2, dy, wgrad.out[1]);
+        unit_check_gradient(&forward, 0, dy, dgrad.out[0]);
+        unit_check_gradient(&forward, 1, dy, wgrad.out[0]);
+        unit_check_gradient(&forward, 2, dy, wgrad.out[1]);
         unit_destroy(&dgrad);
         unit_destroy(&wgrad);
         unit_destroy(&forward);
@@ -179,7 +92,7 @@ static void test_conv2d_relu_gradients(void **state)
     forward.op.attr.relu = true;
     unit_run(&forward);
     Unit relu = unit_create((OpDesc){ .kind = OP_relu_grad, .n_in = 2, .in = { forward.op.out[0], forward.op.out[0] } }, 3);
-    copy_array(&relu.op.in[1], relu.in[1], forward.out[0]);
+    unit_set_input(&relu, 1, forward.out[0]);
     unit_run(&relu);
     int64_t zeros = 0;
     for (int64_t i = 0; i < tensor_count(&relu.op.out[0]); i++)
@@ -188,9 +101,9 @@ static void test_conv2d_relu_gradients(void **state)
     Unit dgrad = conv_dgrad_unit(&forward, relu.out[0]), wgrad = conv_wgrad_unit(&forward, relu.out[0]);
     unit_run(&dgrad);
     unit_run(&wgrad);
-    check_gradient(&forward, 0, relu.in[0], dgrad.out[0]);
-    check_gradient(&forward, 1, relu.in[0], wgrad.out[0]);
-    check_gradient(&forward, 2, relu.in[0], wgrad.out[1]);
+    unit_check_gradient(&forward, 0, relu.in[0], dgrad.out[0]);
+    unit_check_gradient(&forward, 1, relu.in[0], wgrad.out[0]);
+    unit_check_gradient(&forward, 2, relu.in[0], wgrad.out[1]);
     unit_destroy(&dgrad);
     unit_destroy(&wgrad);
     unit_destroy(&relu);
@@ -231,13 +144,13 @@ static void check_batchnorm(bool relu, bool residual)
     const double *const sources[] = { f.in[0], NULL, f.in[1], f.out[1], f.out[2], f.out[3] };
     for (int i = 0; i < g.op.n_in; i++)
         if (sources[i])
-            copy_array(&g.op.in[i], g.in[i], sources[i]);
+            unit_set_input(&g, i, sources[i]);
     unit_run(&g);
-    check_gradient(&f, 0, g.in[1], g.out[0]);
-    check_gradient(&f, 1, g.in[1], g.out[1]);
-    check_gradient(&f, 2, g.in[1], g.out[2]);
+    unit_check_gradient(&f, 0, g.in[1], g.out[0]);
+    unit_check_gradient(&f, 1, g.in[1], g.out[1]);
+    unit_check_gradient(&f, 2, g.in[1], g.out[2]);
     if (residual)
-        check_gradient(&f, 5, g.in[1], g.out[3]);
+        unit_check_gradient(&f, 5, g.in[1], g.out[3]);
     /* accumulate adds to dgamma and dbeta, and to nothing else */
     double dgamma = g.out[1][1], dbeta = g.out[2][1], dx = g.out[0][4];
     g.op.attr.accumulate = true;
@@ -310,9 +223,9 @@ static void test_maxpool_gradient(void **state)
         op.in[0] = f.op.out[0];
         op.in[1] = f.op.out[1];
         Unit g = unit_create(op, 4);
-        copy_array(&g.op.in[1], g.in[1], f.out[1]);
+        unit_set_input(&g, 1, f.out[1]);
         unit_run(&g);
-        check_gradient(&f, 0, g.in[0], g.out[0]);
+        unit_check_gradient(&f, 0, g.in[0], g.out[0]);
         unit_destroy(&g);
         unit_destroy(&f);
     }
@@ -342,7 +255,7 @@ static void test_avgpool_gradient(void **state)
     unit_run(&f);
     Unit g = unit_create((OpDesc){ .kind = OP_avgpool_grad, .n_in = 1, .in = { f.op.out[0] }, .attr = { .in_h = 3, .in_w = 5 } }, 1);
     unit_run(&g);
-    check_gradient(&f, 0, g.in[0], g.out[0]);
+    unit_check_gradient(&f, 0, g.in[0], g.out[0]);
     unit_destroy(&g);
     unit_destroy(&f);
 }
@@ -354,14 +267,14 @@ static void test_linear_gradients(void **state)
     Unit f = unit_create((OpDesc){ .kind = OP_linear, .n_in = 3, .in = { x, w, tensor_1d(DTYPE_F32, 4) } }, 0);
     Unit d = unit_create((OpDesc){ .kind = OP_linear_dgrad, .n_in = 2, .in = { y, w } }, 1);
     Unit g = unit_create((OpDesc){ .kind = OP_linear_wgrad, .n_in = 2, .n_out = 2, .in = { x, y } }, 2);
-    copy_array(&w, d.in[1], f.in[1]);
-    copy_array(&x, g.in[0], f.in[0]);
-    copy_array(&y, g.in[1], d.in[0]);
+    unit_set_input(&d, 1, f.in[1]);
+    unit_set_input(&g, 0, f.in[0]);
+    unit_set_input(&g, 1, d.in[0]);
     unit_run(&d);
     unit_run(&g);
-    check_gradient(&f, 0, d.in[0], d.out[0]);
-    check_gradient(&f, 1, d.in[0], g.out[0]);
-    check_gradient(&f, 2, d.in[0], g.out[1]);
+    unit_check_gradient(&f, 0, d.in[0], d.out[0]);
+    unit_check_gradient(&f, 1, d.in[0], g.out[0]);
+    unit_check_gradient(&f, 2, d.in[0], g.out[1]);
     double dw = g.out[0][7], dbias = g.out[1][2];
     g.op.attr.accumulate = true;
     unit_run(&g);
@@ -401,10 +314,10 @@ static void test_softmax_gradient(void **state)
     (void)state;
     Unit u = softmax_unit(0.25);
     const double weight[4] = { 0.25, 0, 0, 0 };
-    loss(&u, 0, weight);
+    unit_loss(&u, 0, weight);
     double gradient[20];
     memcpy(gradient, u.out[1], sizeof gradient);
-    check_gradient(&u, 0, weight, gradient);
+    unit_check_gradient(&u, 0, weight, gradient);
     for (int c = 0; c < 5; c++)
         assert_true(gradient[5 + c] == 0);
     unit_destroy(&u);

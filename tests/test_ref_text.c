@@ -1,6 +1,6 @@
 /* test_ref_text.c - the reference of a Transformer's ops that are not attention: every gradient against central differences, as
  * in test_ref.c, and values worked out by hand. */
-#include "ref/ref.h"
+#include "unit.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -9,75 +9,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static const double STEP = 1e-5;  /* truncation h^2 and rounding 1e-16 / h are both far below the limit */
-static const double LIMIT = 1e-6; /* of the largest gradient */
-
-/* One op with arrays for its slots. */
-typedef struct Unit {
-    OpDesc  op;
-    double *in[OP_MAX_IN], *out[OP_MAX_OUT];
-} Unit;
-
-static Unit unit_create(OpDesc op, uint64_t seed)
-{
-    Unit u = { .op = op };
-    Status s = op_infer(&u.op);
-    if (s.code != STATUS_OK)
-        fail_msg("%s", s.text);
-    for (int i = 0; i < u.op.n_in; i++) {
-        assert_non_null(u.in[i] = calloc((size_t)tensor_count(&u.op.in[i]), sizeof(double)));
-        for (int64_t k = 0; k < tensor_count(&u.op.in[i]); k++)
-            u.in[i][k] = u.op.in[i].dtype == DTYPE_I32 ? (double)(k + 3) : rng_normal(7, seed * 10 + (uint64_t)i, (uint64_t)k);
-    }
-    for (int i = 0; i < u.op.n_out; i++)
-        assert_non_null(u.out[i] = calloc((size_t)tensor_count(&u.op.out[i]), sizeof(double)));
-    return u;
-}
-
-static void unit_run(Unit *u) { ref_compute(&u->op, (const double *const *)u->in, u->out); }
-
-static void unit_destroy(Unit *u)
-{
-    for (int i = 0; i < u->op.n_in; i++)
-        free(u->in[i]);
-    for (int i = 0; i < u->op.n_out; i++)
-        free(u->out[i]);
-}
-
-/* Copies `from` over input `slot`. */
-static void set_input(Unit *u, int slot, const double *from)
-{
-    memcpy(u->in[slot], from, (size_t)tensor_count(&u->op.in[slot]) * sizeof *from);
-}
-
-/* Sum of weight[i] y[i] over output 0. */
-static double loss(Unit *u, const double *weight)
-{
-    double sum = 0;
-    unit_run(u);
-    for (int64_t i = 0; i < tensor_count(&u->op.out[0]); i++)
-        sum += weight[i] * u->out[0][i];
-    return sum;
-}
-
-static void check_gradient(Unit *u, int input, const double *weight, const double *gradient)
-{
-    double largest = 0, worst = 0;
-    for (int64_t i = 0; i < tensor_count(&u->op.in[input]); i++) {
-        const double kept = u->in[input][i];
-        u->in[input][i] = kept + STEP;
-        const double above = loss(u, weight);
-        u->in[input][i] = kept - STEP;
-        const double below = loss(u, weight);
-        u->in[input][i] = kept;
-        largest = fmax(largest, fabs(gradient[i]));
-        worst = fmax(worst, fabs((above - below) / (2 * STEP) - gradient[i]));
-    }
-    char text[256];
-    if (!(largest > 0 && worst < LIMIT * largest))
-        fail_msg("%s: gradient of input %d is off by %g where the largest is %g", op_format(&u->op, text, sizeof text), input, worst, largest);
-}
 
 static void check_layernorm(bool residual, float dropout)
 {
@@ -92,16 +23,16 @@ static void check_layernorm(bool residual, float dropout)
     memcpy(op.in, (Tensor[]){ x, x, v, rows, rows, rng }, sizeof(Tensor[6]));
     Unit g = unit_create(op, 2);
     unit_run(&f);
-    set_input(&g, 0, residual ? f.out[3] : f.in[0]);
-    set_input(&g, 2, f.in[1]);
-    set_input(&g, 3, f.out[1]);
-    set_input(&g, 4, f.out[2]);
+    unit_set_input(&g, 0, residual ? f.out[3] : f.in[0]);
+    unit_set_input(&g, 2, f.in[1]);
+    unit_set_input(&g, 3, f.out[1]);
+    unit_set_input(&g, 4, f.out[2]);
     unit_run(&g);
-    check_gradient(&f, 0, g.in[1], g.out[0]);
-    check_gradient(&f, 1, g.in[1], g.out[1]);
-    check_gradient(&f, 2, g.in[1], g.out[2]);
+    unit_check_gradient(&f, 0, g.in[1], g.out[0]);
+    unit_check_gradient(&f, 1, g.in[1], g.out[1]);
+    unit_check_gradient(&f, 2, g.in[1], g.out[2]);
     if (residual)
-        check_gradient(&f, 3, g.in[1], drops ? g.out[3] : g.out[0]);
+        unit_check_gradient(&f, 3, g.in[1], drops ? g.out[3] : g.out[0]);
     int zeros = 0;
     for (int i = 0; i < M * K; i++)
         zeros += g.out[0][i] == 0;
@@ -129,10 +60,10 @@ static void test_layernorm_by_hand(void **state)
     (void)state;
     const Tensor x = tensor_2d(DTYPE_F32, 1, 4), v = tensor_1d(DTYPE_F32, 4);
     Unit u = unit_create((OpDesc){ .kind = OP_layernorm, .n_in = 4, .in = { x, v, v, x }, .attr = { .residual = true, .eps = 0.5f } }, 0);
-    set_input(&u, 0, (double[]){ 1, 1, 1, 1 });
-    set_input(&u, 1, (double[]){ 4, 2, 1, 2 });
-    set_input(&u, 2, (double[]){ 0, 1, 7, 0 });
-    set_input(&u, 3, (double[]){ 0, 1, 2, 5 });
+    unit_set_input(&u, 0, (double[]){ 1, 1, 1, 1 });
+    unit_set_input(&u, 1, (double[]){ 4, 2, 1, 2 });
+    unit_set_input(&u, 2, (double[]){ 0, 1, 7, 0 });
+    unit_set_input(&u, 3, (double[]){ 0, 1, 2, 5 });
     unit_run(&u);
     const double y[] = { -4, 0, 7, 3 }, sum[] = { 1, 2, 3, 6 };
     for (int i = 0; i < 4; i++)
@@ -147,8 +78,8 @@ static void test_layernorm_normalises_the_rounded_sum(void **state)
     (void)state;
     const Tensor x = tensor_2d(DTYPE_BF16, 1, 2), v = tensor_1d(DTYPE_F32, 2);
     Unit u = unit_create((OpDesc){ .kind = OP_layernorm, .n_in = 4, .in = { x, v, v, x }, .attr = { .residual = true, .eps = 1e-9f } }, 0);
-    set_input(&u, 0, (double[]){ 1, 1 });
-    set_input(&u, 3, (double[]){ 0, 0x1p-8 });
+    unit_set_input(&u, 0, (double[]){ 1, 1 });
+    unit_set_input(&u, 3, (double[]){ 0, 0x1p-8 });
     unit_run(&u);
     assert_true(u.out[3][1] == 1 && u.out[0][0] == u.in[2][0] && u.out[0][1] == u.in[2][1]);
     unit_destroy(&u);
@@ -162,9 +93,9 @@ static void test_activation_gradients(void **state)
         Unit f = unit_create((OpDesc){ .kind = k ? OP_tanh : OP_gelu, .n_in = 1, .in = { x } }, 3);
         Unit g = unit_create((OpDesc){ .kind = k ? OP_tanh_grad : OP_gelu_grad, .n_in = 2, .in = { x, x } }, 4);
         unit_run(&f);
-        set_input(&g, 1, k ? f.out[0] : f.in[0]);
+        unit_set_input(&g, 1, k ? f.out[0] : f.in[0]);
         unit_run(&g);
-        check_gradient(&f, 0, g.in[0], g.out[0]);
+        unit_check_gradient(&f, 0, g.in[0], g.out[0]);
         unit_destroy(&f);
         unit_destroy(&g);
     }
@@ -176,11 +107,11 @@ static void test_activations_by_hand(void **state)
     (void)state;
     const Tensor x = tensor_2d(DTYPE_F32, 1, 3);
     Unit u = unit_create((OpDesc){ .kind = OP_gelu, .n_in = 1, .in = { x } }, 0);
-    set_input(&u, 0, (double[]){ 0, 1, -2 });
+    unit_set_input(&u, 0, (double[]){ 0, 1, -2 });
     unit_run(&u);
     assert_true(u.out[0][0] == 0 && fabs(u.out[0][1] - 0.841344746068542949) < 1e-15 && fabs(u.out[0][2] + 2 * 0.0227501319481792072) < 1e-15);
     u.op.kind = OP_tanh;
-    set_input(&u, 0, (double[]){ 0, log(2), -log(3) });
+    unit_set_input(&u, 0, (double[]){ 0, log(2), -log(3) });
     unit_run(&u);
     assert_true(u.out[0][0] == 0 && fabs(u.out[0][1] - 0.6) < 1e-15 && fabs(u.out[0][2] + 0.8) < 1e-15);
     unit_destroy(&u);
@@ -194,7 +125,7 @@ static void test_dropout_gradient(void **state)
                   .attr = { .dropout = 0.4f, .stream = 9 } };
     Unit f = unit_create(op, 1), g = unit_create(op, 2);
     unit_run(&g);
-    check_gradient(&f, 0, g.in[0], g.out[0]);
+    unit_check_gradient(&f, 0, g.in[0], g.out[0]);
     g.op.attr.dropout = 0;
     unit_run(&g);
     assert_memory_equal(g.out[0], g.in[0], 63 * sizeof(double));
@@ -209,13 +140,13 @@ static void test_embedding_gradients(void **state)
     (void)state;
     const Tensor a = tensor_2d(DTYPE_F32, 4, 3), b = tensor_2d(DTYPE_F32, 5, 3), y = tensor_2d(DTYPE_F32, 5, 3), ids = tensor_1d(DTYPE_I32, 5);
     Unit f = unit_create((OpDesc){ .kind = OP_embedding, .n_in = 4, .in = { a, ids, b, ids } }, 1);
-    set_input(&f, 1, picks);
-    set_input(&f, 3, (double[]){ 4, 1, 1, 1, -1 });
+    unit_set_input(&f, 1, picks);
+    unit_set_input(&f, 3, (double[]){ 4, 1, 1, 1, -1 });
     for (int table = 0; table < 4; table += 2) {
         Unit g = unit_create((OpDesc){ .kind = OP_embedding_grad, .n_in = 2, .in = { y, ids }, .attr = { .rows = table ? 5 : 4 } }, 2);
-        set_input(&g, 1, f.in[table + 1]);
+        unit_set_input(&g, 1, f.in[table + 1]);
         unit_run(&g);
-        check_gradient(&f, table, g.in[0], g.out[0]);
+        unit_check_gradient(&f, table, g.in[0], g.out[0]);
         const double kept = g.out[0][3 * 1 + 1], unused = g.out[0][0];
         g.op.attr.accumulate = true;
         unit_run(&g);
@@ -231,13 +162,13 @@ static void test_gather_gradients(void **state)
     const Tensor x = tensor_2d(DTYPE_F32, 4, 3), y = tensor_2d(DTYPE_F32, 5, 3), rows = tensor_1d(DTYPE_I32, 5);
     Unit f = unit_create((OpDesc){ .kind = OP_gather_rows, .n_in = 2, .in = { x, rows } }, 1);
     Unit g = unit_create((OpDesc){ .kind = OP_gather_rows_grad, .n_in = 2, .in = { y, rows }, .attr = { .rows = 4 } }, 2);
-    set_input(&f, 1, picks);
-    set_input(&g, 1, picks);
+    unit_set_input(&f, 1, picks);
+    unit_set_input(&g, 1, picks);
     unit_run(&f);
     for (int j = 0; j < 3; j++)
         assert_true(f.out[0][j] == f.in[0][6 + j] && f.out[0][3 + j] == 0 && f.out[0][12 + j] == f.in[0][9 + j]);
     unit_run(&g);
-    check_gradient(&f, 0, g.in[0], g.out[0]);
+    unit_check_gradient(&f, 0, g.in[0], g.out[0]);
     for (int j = 0; j < 3; j++)
         assert_true(g.out[0][3 + j] == 0);
     unit_destroy(&f);

@@ -42,3 +42,14 @@ void mask_write_pairs(const char *dir, uint8_t value)
     for (int i = 0; i < MASK_PAIRS; i++)
         mask_write_pair(dir, i, value);
 }
+
+DatasetConfig mask_config(const char *dir)
+{
+    return (DatasetConfig){ .name = "masks", .dir = dir, .size = MASK_SIZE, .seed = 3 };
+}
+
+void mask_expect_alike(const uint8_t *pixels, const uint8_t *mask, int64_t area)
+{
+    for (int64_t p = 0; p < 3 * area; p++)
+        assert_int_equal(pixels[p], mask[p / 3] ? 255 : 0);
+}

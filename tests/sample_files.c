@@ -41,6 +41,21 @@ void sample_remove_tree(const char *path)
     assert_int_equal(rmdir(path), 0);
 }
 
+int sample_setup(void **state)
+{
+    *state = malloc(SAMPLE_PATH_BYTES);
+    assert_non_null(*state);
+    sample_make_dir(*state);
+    return 0;
+}
+
+int sample_teardown(void **state)
+{
+    sample_remove_tree(*state);
+    free(*state);
+    return 0;
+}
+
 const char *sample_path(char path[SAMPLE_PATH_BYTES], const char *dir, const char *name)
 {
     snprintf(path, SAMPLE_PATH_BYTES, "%.250s/%.250s", dir, name);

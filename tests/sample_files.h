@@ -13,6 +13,10 @@ enum { SAMPLE_PATH_BYTES = 512 };
 void sample_make_dir(char path[SAMPLE_PATH_BYTES]);
 void sample_remove_tree(const char *path);
 
+/* cmocka set-up and tear-down: *state is the path of such a directory. */
+int sample_setup(void **state);
+int sample_teardown(void **state);
+
 /* "dir/name", with the directories in `name` made where they are missing. */
 const char *sample_path(char path[SAMPLE_PATH_BYTES], const char *dir, const char *name);
 

@@ -2,7 +2,6 @@
 #include "sample_texts.h"
 
 #include "../kernels/base.h"
-#include "sample_files.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,4 +98,26 @@ void sample_write_wordnet(const char *dir)
         sample_write(sample_path(path, dir, names[f]), text, strlen(text));
     }
     free(text);
+}
+
+int text_folder_setup(void **state)
+{
+    TextFolder *folder = malloc(sizeof *folder);
+    assert_non_null(folder);
+    setenv("BATCHMARK_CACHE", "", 1);
+    sample_make_dir(folder->dir);
+    sample_make_dir(folder->empty);
+    sample_write_bible(folder->dir);
+    sample_write_wordnet(folder->dir);
+    *state = folder;
+    return 0;
+}
+
+int text_folder_teardown(void **state)
+{
+    TextFolder *folder = *state;
+    sample_remove_tree(folder->dir);
+    sample_remove_tree(folder->empty);
+    free(folder);
+    return 0;
 }

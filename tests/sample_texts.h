@@ -2,8 +2,7 @@
 #ifndef BATCHMARK_TESTS_SAMPLE_TEXTS_H
 #define BATCHMARK_TESTS_SAMPLE_TEXTS_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "sample_files.h"
 
 /* ot and nt with SAMPLE_BOOKS blocks each, SAMPLE_CHAPTERS chapters a block, of sentences of made-up words. */
 enum { SAMPLE_BOOKS = 3, SAMPLE_CHAPTERS = 20 };
@@ -16,5 +15,13 @@ void sample_write_ztext(const char *dir, const char *name, const char *const *bl
  * the same under the names of the other three files. */
 enum { SAMPLE_GLOSSES = 400 };
 void sample_write_wordnet(const char *dir);
+
+/* cmocka set-up and tear-down: *state is a TextFolder with the files of both packages in `dir`, and an empty directory
+ * beside it; text sets are not cached. */
+typedef struct TextFolder {
+    char dir[SAMPLE_PATH_BYTES], empty[SAMPLE_PATH_BYTES];
+} TextFolder;
+int text_folder_setup(void **state);
+int text_folder_teardown(void **state);
 
 #endif

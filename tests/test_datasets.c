@@ -1,6 +1,6 @@
 /* test_datasets.c - what all sources share, Fashion-MNIST with every defect its files can have, and the generator. */
-#include "../datasets/data.h"
 #include "fault_alloc.h"
+#include "open_data.h"
 #include "sample_files.h"
 
 #include <math.h>
@@ -21,37 +21,6 @@ static DatasetConfig config_of(const char *name, const char *dir, int64_t size)
     return (DatasetConfig){ .name = name, .dir = dir, .size = size, .seed = 1 };
 }
 
-static Dataset *open_or_fail(DatasetConfig config)
-{
-    Dataset *ds = NULL;
-    Status status = dataset_open(&config, &ds);
-    if (status.code != STATUS_OK)
-        fail_msg("dataset_open: %s", status.text);
-    return ds;
-}
-
-/* Opening must fail with this code and a text that holds both words. */
-static void expect_refusal(DatasetConfig config, StatusCode code, const char *word, const char *word2)
-{
-    Dataset *ds = NULL;
-    int64_t live = fault_alloc_live();
-    Status status = dataset_open(&config, &ds);
-    assert_null(ds);
-    if (status.code != code || !strstr(status.text, word) || !strstr(status.text, word2))
-        fail_msg("expected %s with '%s' and '%s', got %s: %s", status_code_name(code), word, word2,
-                 status_code_name(status.code), status.text);
-    assert_null(strchr(status.text, '\n'));
-    assert_int_equal(fault_alloc_live(), live);
-}
-
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes) /* FNV-1a */
-{
-    const uint8_t *b = data;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ b[i]) * UINT64_C(0x100000001B3);
-    return hash;
-}
-
 static const uint64_t hash_start = UINT64_C(0xCBF29CE484222325);
 
 static uint64_t hash_sample(const Dataset *ds, Split split, int64_t index)
@@ -61,7 +30,7 @@ static uint64_t hash_sample(const Dataset *ds, Split split, int64_t index)
     assert_non_null(pixels);
     int32_t label;
     assert_int_equal(dataset_read(ds, split, index, pixels, &label).code, STATUS_OK);
-    uint64_t hash = hash_bytes(hash_bytes(hash_start, pixels, bytes), &label, sizeof label);
+    uint64_t hash = data_hash(data_hash(hash_start, pixels, bytes), &label, sizeof label);
     free(pixels);
     return hash;
 }
@@ -90,26 +59,26 @@ static void bad_configs_are_usage_errors(void **state)
 {
     (void)state;
     DatasetConfig c = config_of("cifar", NULL, 32);
-    expect_refusal(c, STATUS_USAGE, "'cifar'", "fashion-mnist, folder, shapes");
-    expect_refusal(config_of(NULL, NULL, 32), STATUS_USAGE, "''", "unknown");
-    expect_refusal(config_of("shapes", NULL, 7), STATUS_USAGE, "size 7", "8..4096");
-    expect_refusal(config_of("shapes", NULL, 4097), STATUS_USAGE, "size 4097", "8..4096");
-    expect_refusal(config_of("shapes", NULL, -1), STATUS_USAGE, "size -1", "8..4096");
-    expect_refusal(config_of("shapes", "/tmp", 32), STATUS_USAGE, "shapes", "/tmp");
-    expect_refusal(config_of("folder", NULL, 32), STATUS_USAGE, "folder", "directory");
-    expect_refusal(config_of("folder", "", 32), STATUS_USAGE, "folder", "directory");
+    data_expect_refusal(c, STATUS_USAGE, "'cifar'", "fashion-mnist, folder, shapes");
+    data_expect_refusal(config_of(NULL, NULL, 32), STATUS_USAGE, "''", "unknown");
+    data_expect_refusal(config_of("shapes", NULL, 7), STATUS_USAGE, "size 7", "8..4096");
+    data_expect_refusal(config_of("shapes", NULL, 4097), STATUS_USAGE, "size 4097", "8..4096");
+    data_expect_refusal(config_of("shapes", NULL, -1), STATUS_USAGE, "size -1", "8..4096");
+    data_expect_refusal(config_of("shapes", "/tmp", 32), STATUS_USAGE, "shapes", "/tmp");
+    data_expect_refusal(config_of("folder", NULL, 32), STATUS_USAGE, "folder", "directory");
+    data_expect_refusal(config_of("folder", "", 32), STATUS_USAGE, "folder", "directory");
     c = config_of("shapes", NULL, 32);
     c.limit = -1;
-    expect_refusal(c, STATUS_USAGE, "limit -1", "negative");
+    data_expect_refusal(c, STATUS_USAGE, "limit -1", "negative");
     c.limit = 0;
     static const double bad_noise[] = { -0.1, 1.1, (double)NAN, (double)INFINITY };
     for (size_t i = 0; i < COUNT_OF(bad_noise); i++) {
         c.label_noise = bad_noise[i];
-        expect_refusal(c, STATUS_USAGE, "label noise", "0..1");
+        data_expect_refusal(c, STATUS_USAGE, "label noise", "0..1");
     }
     c = config_of("fashion-mnist", NULL, 28);
     c.label_noise = 0.1;
-    expect_refusal(c, STATUS_USAGE, "label noise", "generated");
+    data_expect_refusal(c, STATUS_USAGE, "label noise", "generated");
 }
 
 static void closing_nothing_is_fine(void **state)
@@ -123,7 +92,7 @@ static void closing_nothing_is_fine(void **state)
 static void small_fashion_is_read_exactly(void **state)
 {
     const char *dir = *state;
-    Dataset *ds = open_or_fail(config_of("fashion-mnist", dir, 28));
+    Dataset *ds = data_open_or_fail(config_of("fashion-mnist", dir, 28));
     assert_int_equal(dataset_count(ds, SPLIT_TRAIN), SAMPLE_TRAIN);
     assert_int_equal(dataset_count(ds, SPLIT_TEST), SAMPLE_TEST);
     assert_int_equal(dataset_classes(ds), 10);
@@ -164,7 +133,7 @@ static void fashion_is_resized_to_any_size(void **state)
     static const int64_t sizes[] = { 8, 14, 27, 29, 32, 56, 100 };
     for (size_t s = 0; s < COUNT_OF(sizes); s++) {
         int64_t size = sizes[s];
-        Dataset *ds = open_or_fail(config_of("fashion-mnist", dir, size));
+        Dataset *ds = data_open_or_fail(config_of("fashion-mnist", dir, size));
         uint8_t *pixels = malloc((size_t)(size * size) * 3);
         assert_non_null(pixels);
         int32_t label;
@@ -229,7 +198,7 @@ static void every_idx_defect_names_file_and_field(void **state)
         memset(data, d->value, d->bytes);
         sample_write_idx(sample_path(path, dir, d->file), d->magic, d->dims, d->dim, data, d->bytes);
         free(data);
-        expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, d->word, d->file);
+        data_expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, d->word, d->file);
     }
     sample_write_fashion(dir);
 }
@@ -242,11 +211,11 @@ static void whole_files_swapped_are_noticed(void **state)
     sample_path(a, dir, train_images);
     sample_path(b, dir, train_labels);
     assert_true(rename(a, c) == 0 && rename(b, a) == 0 && rename(c, b) == 0);
-    expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, train_images, "swapped");
+    data_expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, train_images, "swapped");
     sample_write_fashion(dir);
     sample_path(b, dir, test_images); /* train images for test images: the counts disagree */
     assert_true(rename(a, c) == 0 && rename(b, a) == 0 && rename(c, b) == 0);
-    expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, "11 images", "23 labels");
+    data_expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, "11 images", "23 labels");
     sample_write_fashion(dir);
 }
 
@@ -261,7 +230,7 @@ static void a_file_cut_anywhere_is_refused(void **state)
         size_t step = bytes > 400 ? bytes / 200 : 1;
         for (size_t length = 0; length < bytes; length += length + 12 < bytes ? step : 1) {
             sample_write(path, data, length);
-            expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, files[f], "cut short");
+            data_expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, files[f], "cut short");
         }
         sample_write(path, data, bytes);
         free(data);
@@ -276,7 +245,7 @@ static void trailing_bytes_are_refused(void **state)
     uint8_t *data = sample_read(sample_path(path, dir, test_labels), &bytes);
     data[bytes] = 0;
     sample_write(path, data, bytes + 1);
-    expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, test_labels, "trailing bytes");
+    data_expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, test_labels, "trailing bytes");
     sample_write(path, data, bytes);
     free(data);
 }
@@ -285,7 +254,7 @@ static void trailing_bytes_are_refused(void **state)
 static void no_changed_byte_passes_with_other_data(void **state)
 {
     const char *dir = *state;
-    Dataset *ds = open_or_fail(config_of("fashion-mnist", dir, 28));
+    Dataset *ds = data_open_or_fail(config_of("fashion-mnist", dir, 28));
     uint64_t want = hash_sample(ds, SPLIT_TEST, 3);
     dataset_close(ds);
     char path[SAMPLE_PATH_BYTES];
@@ -317,10 +286,10 @@ static void missing_and_foreign_files_are_named(void **state)
     char path[SAMPLE_PATH_BYTES];
     sample_path(path, dir, train_labels);
     sample_write(path, "not gzip at all", 15);
-    expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, train_labels, "gzip data");
+    data_expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, train_labels, "gzip data");
     assert_int_equal(unlink(path), 0);
-    expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, train_labels, "No such file");
-    expect_refusal(config_of("fashion-mnist", "/nonexistent", 28), STATUS_INPUT, "/nonexistent/", "No such file");
+    data_expect_refusal(config_of("fashion-mnist", dir, 28), STATUS_INPUT, train_labels, "No such file");
+    data_expect_refusal(config_of("fashion-mnist", "/nonexistent", 28), STATUS_INPUT, "/nonexistent/", "No such file");
     sample_write_fashion(dir);
 }
 
@@ -349,12 +318,12 @@ static void limit_keeps_a_seeded_choice(void **state)
 {
     const char *dir = *state;
     DatasetConfig config = config_of("fashion-mnist", dir, 28);
-    Dataset *all = open_or_fail(config);
+    Dataset *all = data_open_or_fail(config);
     uint64_t *hashes = hash_split(all, SPLIT_TRAIN);
     config.limit = 7;
-    Dataset *seven = open_or_fail(config), *again = open_or_fail(config);
+    Dataset *seven = data_open_or_fail(config), *again = data_open_or_fail(config);
     config.seed = 2;
-    Dataset *other = open_or_fail(config);
+    Dataset *other = data_open_or_fail(config);
     assert_int_equal(dataset_count(seven, SPLIT_TRAIN), 7);
     assert_int_equal(dataset_count(seven, SPLIT_TEST), 7);
     uint64_t *few = hash_split(seven, SPLIT_TRAIN), *few_other = hash_split(other, SPLIT_TRAIN);
@@ -365,7 +334,7 @@ static void limit_keeps_a_seeded_choice(void **state)
     }
     assert_memory_not_equal(few, few_other, 7 * sizeof *few);
     config.limit = SAMPLE_TRAIN; /* all of the training set, and more than the test set has */
-    Dataset *loose = open_or_fail(config);
+    Dataset *loose = data_open_or_fail(config);
     assert_int_equal(dataset_count(loose, SPLIT_TEST), SAMPLE_TEST);
     assert_int_equal(hash_sample(loose, SPLIT_TRAIN, 5), hash_sample(all, SPLIT_TRAIN, 5));
     Dataset *opened[] = { all, seven, again, other, loose };
@@ -412,7 +381,7 @@ static void the_real_fashion_mnist_can_be_learnt(void **state)
         skip();
     }
     DatasetConfig config = config_of("fashion-mnist", NULL, 28);
-    Dataset *ds = open_or_fail(config);
+    Dataset *ds = data_open_or_fail(config);
     assert_int_equal(dataset_count(ds, SPLIT_TRAIN), 60000);
     assert_int_equal(dataset_count(ds, SPLIT_TEST), 10000);
     float mean[3], deviation[3];
@@ -441,11 +410,11 @@ static void the_real_fashion_mnist_can_be_learnt(void **state)
 static void shapes_have_known_pixels(void **state)
 {
     (void)state;
-    Dataset *ds = open_or_fail(config_of("shapes", NULL, 48));
+    Dataset *ds = data_open_or_fail(config_of("shapes", NULL, 48));
     uint64_t hash = hash_start;
     for (int64_t i = 0; i < 40; i++) {
         uint64_t one = hash_sample(ds, (Split)(i % 2), 37 * i);
-        hash = hash_bytes(hash, &one, sizeof one);
+        hash = data_hash(hash, &one, sizeof one);
     }
     dataset_close(ds);
     assert_int_equal(hash, UINT64_C(0x59E4C1FBEAD50EFF));
@@ -455,9 +424,9 @@ static void shapes_depend_on_the_seed(void **state)
 {
     (void)state;
     DatasetConfig config = config_of("shapes", NULL, 32);
-    Dataset *one = open_or_fail(config), *same = open_or_fail(config);
+    Dataset *one = data_open_or_fail(config), *same = data_open_or_fail(config);
     config.seed = 2;
-    Dataset *two = open_or_fail(config);
+    Dataset *two = data_open_or_fail(config);
     for (int64_t i = 0; i < 50; i++) {
         assert_int_equal(hash_sample(one, SPLIT_TRAIN, i), hash_sample(same, SPLIT_TRAIN, i));
         assert_int_not_equal(hash_sample(one, SPLIT_TRAIN, i), hash_sample(two, SPLIT_TRAIN, i));
@@ -470,7 +439,7 @@ static void shapes_depend_on_the_seed(void **state)
 static void shapes_never_repeat_within_or_across_splits(void **state)
 {
     (void)state;
-    Dataset *ds = open_or_fail(config_of("shapes", NULL, 8));
+    Dataset *ds = data_open_or_fail(config_of("shapes", NULL, 8));
     int64_t train = dataset_count(ds, SPLIT_TRAIN), test = dataset_count(ds, SPLIT_TEST);
     uint64_t *a = hash_split(ds, SPLIT_TRAIN), *b = hash_split(ds, SPLIT_TEST);
     for (int64_t i = 1; i < train; i++)
@@ -486,11 +455,11 @@ static void label_noise_redraws_its_share(void **state)
 {
     (void)state;
     DatasetConfig config = config_of("shapes", NULL, 8);
-    Dataset *clean = open_or_fail(config);
+    Dataset *clean = data_open_or_fail(config);
     static const double shares[] = { 0.1, 0.5, 1.0 };
     for (size_t s = 0; s < COUNT_OF(shares); s++) {
         config.label_noise = shares[s];
-        Dataset *noisy = open_or_fail(config);
+        Dataset *noisy = data_open_or_fail(config);
         for (Split split = SPLIT_TRAIN; split < SPLIT_COUNT; split++) {
             enum { N = 2000 };
             int counts[10] = { 0 }, changed = 0;
@@ -520,7 +489,7 @@ static void stripes_run_as_the_label_says(void **state)
 {
     (void)state;
     enum { SIZE = 64, N = 500 };
-    Dataset *ds = open_or_fail(config_of("shapes", NULL, SIZE));
+    Dataset *ds = data_open_or_fail(config_of("shapes", NULL, SIZE));
     int right = 0;
     for (int64_t i = 0; i < N; i++) {
         uint8_t rgb[SIZE * SIZE * 3];

@@ -15,22 +15,6 @@
 #include <cmocka.h>
 #include <png.h>
 
-static int make_dir(void **state)
-{
-    char *dir = malloc(SAMPLE_PATH_BYTES);
-    assert_non_null(dir);
-    sample_make_dir(dir);
-    *state = dir;
-    return 0;
-}
-
-static int remove_dir(void **state)
-{
-    sample_remove_tree(*state);
-    free(*state);
-    return 0;
-}
-
 /* ---- resizing ---- */
 
 static void resizing_keeps_a_plain_picture_plain(void **state)
@@ -556,7 +540,7 @@ static void no_memory_is_an_error_everywhere(void **state)
 
 int main(void)
 {
-#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
+#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, sample_setup, sample_teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resizing_keeps_a_plain_picture_plain),
         cmocka_unit_test(resizing_gives_the_values_of_the_filter),

@@ -1,6 +1,6 @@
 /* test_loader.c - batches: the same for any number of threads, every sample once an epoch, ends, errors, shutdown. */
-#include "../datasets/data.h"
 #include "fault_alloc.h"
+#include "open_data.h"
 #include "sample_files.h"
 
 #include <setjmp.h>
@@ -14,18 +14,9 @@
 
 enum { SIZE = 16, BYTES = SIZE * SIZE * 3, SAMPLES = 37 };
 
-static Dataset *open_or_fail(DatasetConfig config)
-{
-    Dataset *ds = NULL;
-    Status status = dataset_open(&config, &ds);
-    if (status.code != STATUS_OK)
-        fail_msg("dataset_open: %s", status.text);
-    return ds;
-}
-
 static int open_shapes(void **state)
 {
-    *state = open_or_fail((DatasetConfig){ .name = "shapes", .size = SIZE, .seed = 3, .limit = SAMPLES });
+    *state = data_open_or_fail((DatasetConfig){ .name = "shapes", .size = SIZE, .seed = 3, .limit = SAMPLES });
     return 0;
 }
 
@@ -46,38 +37,12 @@ static LoaderConfig plain(int64_t batch, int threads)
     return (LoaderConfig){ .split = SPLIT_TRAIN, .batch = batch, .threads = threads, .queue = 1, .seed = 5 };
 }
 
-static Loader *create_or_fail(const Dataset *ds, LoaderConfig config)
-{
-    Loader *loader = NULL;
-    Status status = loader_create(ds, &config, &loader);
-    if (status.code != STATUS_OK)
-        fail_msg("loader_create: %s", status.text);
-    return loader;
-}
-
-static const Batch *next_or_fail(Loader *loader)
-{
-    const Batch *batch = NULL;
-    Status status = loader_next(loader, &batch);
-    if (status.code != STATUS_OK)
-        fail_msg("loader_next: %s", status.text);
-    return batch;
-}
-
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes) /* FNV-1a */
-{
-    const uint8_t *b = data;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ b[i]) * UINT64_C(0x100000001B3);
-    return hash;
-}
-
 static uint64_t hash_batch(const Batch *batch)
 {
-    uint64_t hash = hash_bytes(1, batch->pixels, (size_t)batch->size * BYTES);
-    hash = hash_bytes(hash, batch->labels, (size_t)batch->size * sizeof *batch->labels);
+    uint64_t hash = data_hash(1, batch->pixels, (size_t)batch->size * BYTES);
+    hash = data_hash(hash, batch->labels, (size_t)batch->size * sizeof *batch->labels);
     int64_t rest[] = { batch->size, batch->valid, batch->epoch, batch->index };
-    return hash_bytes(hash, rest, sizeof rest);
+    return data_hash(hash, rest, sizeof rest);
 }
 
 /* Which sample of the split has these pixels? -1: none. Samples are told apart by all their bytes. */
@@ -105,9 +70,9 @@ static void batches_are_the_same_for_any_number_of_threads(void **state)
             LoaderConfig config = training(8, cases[c].threads);
             config.queue = cases[c].queue;
             config.drop_last = !fill;
-            Loader *loader = create_or_fail(*state, config);
+            Loader *loader = loader_create_or_fail(*state, config);
             for (int b = 0; b < BATCHES; b++) {
-                uint64_t hash = hash_batch(next_or_fail(loader));
+                uint64_t hash = hash_batch(loader_next_or_fail(loader));
                 if (c == 0)
                     want[b] = hash;
                 assert_int_equal(hash, want[b]);
@@ -122,10 +87,10 @@ static void batches_are_the_same_for_any_number_of_threads(void **state)
 static void another_seed_gives_other_batches(void **state)
 {
     LoaderConfig config = training(8, 0);
-    Loader *one = create_or_fail(*state, config);
+    Loader *one = loader_create_or_fail(*state, config);
     config.seed++;
-    Loader *two = create_or_fail(*state, config);
-    assert_int_not_equal(hash_batch(next_or_fail(one)), hash_batch(next_or_fail(two)));
+    Loader *two = loader_create_or_fail(*state, config);
+    assert_int_not_equal(hash_batch(loader_next_or_fail(one)), hash_batch(loader_next_or_fail(two)));
     loader_destroy(one);
     loader_destroy(two);
 }
@@ -134,13 +99,13 @@ static void every_sample_comes_once_an_epoch(void **state)
 {
     LoaderConfig config = plain(8, 2);
     config.shuffle = config.repeat = true;
-    Loader *loader = create_or_fail(*state, config);
+    Loader *loader = loader_create_or_fail(*state, config);
     int64_t order[3][SAMPLES];
     for (int epoch = 0; epoch < 3; epoch++) {
         bool seen[SAMPLES] = { false };
         int64_t at = 0;
         for (int64_t b = 0; b < loader_batches(loader); b++) {
-            const Batch *batch = next_or_fail(loader);
+            const Batch *batch = loader_next_or_fail(loader);
             assert_int_equal(batch->epoch, epoch);
             assert_int_equal(batch->index, b);
             for (int64_t i = 0; i < batch->valid; i++) {
@@ -160,9 +125,9 @@ static void every_sample_comes_once_an_epoch(void **state)
 
 static void without_shuffle_the_order_is_the_index(void **state)
 {
-    Loader *loader = create_or_fail(*state, plain(5, 2));
+    Loader *loader = loader_create_or_fail(*state, plain(5, 2));
     int64_t at = 0;
-    for (const Batch *batch; (batch = next_or_fail(loader)) != NULL;)
+    for (const Batch *batch; (batch = loader_next_or_fail(loader)) != NULL;)
         for (int64_t i = 0; i < batch->valid; i++) {
             uint8_t want[BYTES];
             int32_t label;
@@ -180,11 +145,11 @@ static void the_last_batch_is_filled_up_or_dropped(void **state)
 {
     for (int threads = 0; threads < 3; threads++) {
         LoaderConfig config = plain(10, threads);
-        Loader *loader = create_or_fail(*state, config);
+        Loader *loader = loader_create_or_fail(*state, config);
         assert_int_equal(loader_batches(loader), 4);
         const Batch *batch = NULL;
         for (int b = 0; b < 4; b++) {
-            batch = next_or_fail(loader);
+            batch = loader_next_or_fail(loader);
             assert_int_equal(batch->valid, b < 3 ? 10 : 7);
             assert_int_equal(batch->size, 10);
         }
@@ -193,16 +158,16 @@ static void the_last_batch_is_filled_up_or_dropped(void **state)
             for (int64_t p = 0; p < BYTES; p++)
                 assert_int_equal(batch->pixels[i * BYTES + p], 0);
         }
-        assert_null(next_or_fail(loader));
-        assert_null(next_or_fail(loader)); /* and stays so */
+        assert_null(loader_next_or_fail(loader));
+        assert_null(loader_next_or_fail(loader)); /* and stays so */
         loader_destroy(loader);
 
         config.drop_last = true;
-        loader = create_or_fail(*state, config);
+        loader = loader_create_or_fail(*state, config);
         assert_int_equal(loader_batches(loader), 3);
         for (int b = 0; b < 3; b++)
-            assert_int_equal(next_or_fail(loader)->valid, 10);
-        assert_null(next_or_fail(loader));
+            assert_int_equal(loader_next_or_fail(loader)->valid, 10);
+        assert_null(loader_next_or_fail(loader));
         loader_destroy(loader);
     }
 }
@@ -211,9 +176,9 @@ static void a_batch_may_be_larger_than_the_split(void **state)
 {
     LoaderConfig config = plain(100, 2);
     config.repeat = config.shuffle = true;
-    Loader *loader = create_or_fail(*state, config);
+    Loader *loader = loader_create_or_fail(*state, config);
     for (int64_t epoch = 0; epoch < 3; epoch++) {
-        const Batch *batch = next_or_fail(loader);
+        const Batch *batch = loader_next_or_fail(loader);
         assert_true(batch->valid == SAMPLES && batch->size == 100 && batch->epoch == epoch && batch->index == 0);
     }
     loader_destroy(loader);
@@ -241,10 +206,10 @@ static void count_augmentations(const Dataset *ds, int epochs, int shifts[5][5],
 {
     LoaderConfig config = plain(1, 2);
     config.augment = config.repeat = true;
-    Loader *loader = create_or_fail(ds, config);
+    Loader *loader = loader_create_or_fail(ds, config);
     int64_t n = dataset_count(ds, SPLIT_TRAIN);
     for (int64_t k = 0; k < n * epochs; k++) {
-        const Batch *batch = next_or_fail(loader);
+        const Batch *batch = loader_next_or_fail(loader);
         uint8_t in[BYTES];
         int32_t label;
         assert_int_equal(dataset_read(ds, SPLIT_TRAIN, k % n, in, &label).code, STATUS_OK);
@@ -278,7 +243,7 @@ static void augmentation_mirrors_half_of_fashion(void **state)
     char dir[SAMPLE_PATH_BYTES];
     sample_make_dir(dir);
     sample_write_fashion(dir);
-    Dataset *ds = open_or_fail((DatasetConfig){ .name = "fashion-mnist", .dir = dir, .size = SIZE });
+    Dataset *ds = data_open_or_fail((DatasetConfig){ .name = "fashion-mnist", .dir = dir, .size = SIZE });
     int shifts[5][5] = { { 0 } }, flips[2] = { 0 };
     count_augmentations(ds, 20, shifts, flips);
     assert_int_equal(flips[0] + flips[1], 20 * SAMPLE_TRAIN);
@@ -299,16 +264,16 @@ static void an_unreadable_sample_ends_the_loader_with_its_error(void **state)
         snprintf(name, sizeof name, "%s/c/%02d.png", i < 12 ? "train" : "val", i);
         sample_write_picture(sample_path(path, dir, name), SIZE, SIZE, 10 * i);
     }
-    Dataset *ds = open_or_fail((DatasetConfig){ .name = "folder", .dir = dir, .size = SIZE });
+    Dataset *ds = data_open_or_fail((DatasetConfig){ .name = "folder", .dir = dir, .size = SIZE });
     sample_write(sample_path(path, dir, "train/c/07.png"), "broken", 6); /* after opening; in the third batch of 3 */
     sample_write(sample_path(path, dir, "train/c/08.png"), "broken", 6); /* the same batch: 07 is reported */
     static const int threads[] = { 0, 1, 2, 7 };
     for (size_t t = 0; t < COUNT_OF(threads); t++) {
         LoaderConfig config = plain(3, threads[t]);
         config.queue = 4;
-        Loader *loader = create_or_fail(ds, config);
-        assert_non_null(next_or_fail(loader));
-        assert_non_null(next_or_fail(loader));
+        Loader *loader = loader_create_or_fail(ds, config);
+        assert_non_null(loader_next_or_fail(loader));
+        assert_non_null(loader_next_or_fail(loader));
         for (int again = 0; again < 3; again++) {
             const Batch *batch;
             Status status = loader_next(loader, &batch);
@@ -329,9 +294,9 @@ static void stopping_in_the_middle_neither_hangs_nor_leaks(void **state)
     for (int round = 0; round < 200; round++) {
         LoaderConfig config = training(1 + round % 9, round % 6);
         config.queue = 1 + round % 3;
-        Loader *loader = create_or_fail(*state, config);
+        Loader *loader = loader_create_or_fail(*state, config);
         for (int taken = 0; taken < round % 5; taken++)
-            assert_non_null(next_or_fail(loader));
+            assert_non_null(loader_next_or_fail(loader));
         if (round % 20 == 19) /* let the queue run full, so that all threads wait */
             nanosleep(&(struct timespec){ 0, 5 * 1000 * 1000 }, NULL);
         loader_destroy(loader);
@@ -343,9 +308,9 @@ static void stopping_in_the_middle_neither_hangs_nor_leaks(void **state)
 static void the_batch_in_hand_is_not_touched_by_the_threads(void **state)
 {
     LoaderConfig config = training(4, 4);
-    Loader *loader = create_or_fail(*state, config);
+    Loader *loader = loader_create_or_fail(*state, config);
     for (int b = 0; b < 10; b++) {
-        const Batch *batch = next_or_fail(loader);
+        const Batch *batch = loader_next_or_fail(loader);
         uint64_t hash = hash_batch(batch);
         nanosleep(&(struct timespec){ 0, 2 * 1000 * 1000 }, NULL);
         assert_int_equal(hash_batch(batch), hash);
@@ -356,11 +321,11 @@ static void the_batch_in_hand_is_not_touched_by_the_threads(void **state)
 static void waiting_is_accounted(void **state)
 {
     for (int threads = 0; threads < 2; threads++) {
-        Loader *loader = create_or_fail(*state, training(SAMPLES, threads));
+        Loader *loader = loader_create_or_fail(*state, training(SAMPLES, threads));
         assert_true(loader_wait_seconds(loader) == 0.0);
         double start = clock_seconds(), before = 0;
         for (int b = 0; b < 5; b++) {
-            assert_non_null(next_or_fail(loader));
+            assert_non_null(loader_next_or_fail(loader));
             assert_true(loader_wait_seconds(loader) > before);
             before = loader_wait_seconds(loader);
         }
@@ -421,7 +386,7 @@ static void no_memory_is_an_error_everywhere(void **state)
     char dir[SAMPLE_PATH_BYTES];
     sample_make_dir(dir);
     sample_write_fashion(dir);
-    Dataset *ds = open_or_fail((DatasetConfig){ .name = "fashion-mnist", .dir = dir, .size = SIZE });
+    Dataset *ds = data_open_or_fail((DatasetConfig){ .name = "fashion-mnist", .dir = dir, .size = SIZE });
     for (int threads = 0; threads < 3; threads += 2) {
         Attempt attempt = { ds, plain(8, threads) };
         attempt.config.shuffle = attempt.config.augment = true;

@@ -1,8 +1,8 @@
 /* test_mask_loader.c - batches with masks: image and mask move alike, any number of threads gives the same, held batches
  * stay as they are, the end is filled with ignored pixels. */
-#include "../datasets/data.h"
 #include "fault_alloc.h"
 #include "mask_files.h"
+#include "open_data.h"
 #include "sample_files.h"
 
 #include <setjmp.h>
@@ -18,50 +18,6 @@ enum { SIZE = MASK_SIZE, AREA = MASK_AREA, PAIRS = MASK_PAIRS };
 
 /* ---- helpers ---- */
 
-static int set_up_dir(void **state)
-{
-    *state = malloc(SAMPLE_PATH_BYTES);
-    assert_non_null(*state);
-    sample_make_dir(*state);
-    return 0;
-}
-
-static int remove_dir(void **state)
-{
-    sample_remove_tree(*state);
-    free(*state);
-    return 0;
-}
-
-static DatasetConfig config_of(const char *dir)
-{
-    return (DatasetConfig){ .name = "masks", .dir = dir, .size = SIZE, .seed = 3 };
-}
-
-static Dataset *open_or_fail(DatasetConfig config)
-{
-    Dataset *ds = NULL;
-    Status status = dataset_open(&config, &ds);
-    if (status.code != STATUS_OK)
-        fail_msg("dataset_open: %s", status.text);
-    return ds;
-}
-
-static void expect_text(Status status, StatusCode code, const char *word, const char *word2)
-{
-    if (status.code != code || !strstr(status.text, word) || !strstr(status.text, word2))
-        fail_msg("expected %s with '%s' and '%s', got %s: %s", status_code_name(code), word, word2,
-                 status_code_name(status.code), status.text);
-    assert_null(strchr(status.text, '\n'));
-}
-
-/* Of a set written by mask_write_pair: image and mask say the same. */
-static void expect_alike(const uint8_t *pixels, const uint8_t *mask, int64_t area)
-{
-    for (int64_t p = 0; p < 3 * area; p++)
-        assert_int_equal(pixels[p], mask[p / 3] ? 255 : 0);
-}
-
 static LoaderConfig training(int64_t batch, int threads)
 {
     return (LoaderConfig){ .split = SPLIT_TRAIN, .batch = batch, .threads = threads, .queue = 2, .seed = 5,
@@ -73,38 +29,12 @@ static LoaderConfig plain(int64_t batch, int threads)
     return (LoaderConfig){ .split = SPLIT_TRAIN, .batch = batch, .threads = threads, .queue = 1 };
 }
 
-static Loader *create_or_fail(const Dataset *ds, LoaderConfig config)
-{
-    Loader *loader = NULL;
-    Status status = loader_create(ds, &config, &loader);
-    if (status.code != STATUS_OK)
-        fail_msg("loader_create: %s", status.text);
-    return loader;
-}
-
-static const Batch *next_or_fail(Loader *loader)
-{
-    const Batch *batch = NULL;
-    Status status = loader_next(loader, &batch);
-    if (status.code != STATUS_OK)
-        fail_msg("loader_next: %s", status.text);
-    return batch;
-}
-
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes) /* FNV-1a */
-{
-    const uint8_t *b = data;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ b[i]) * UINT64_C(0x100000001B3);
-    return hash;
-}
-
 static uint64_t hash_batch(const Batch *batch)
 {
-    uint64_t hash = hash_bytes(1, batch->pixels, (size_t)batch->size * AREA * 3);
-    hash = hash_bytes(hash, batch->mask, (size_t)batch->size * AREA);
+    uint64_t hash = data_hash(1, batch->pixels, (size_t)batch->size * AREA * 3);
+    hash = data_hash(hash, batch->mask, (size_t)batch->size * AREA);
     int64_t rest[] = { batch->size, batch->valid, batch->labelled, batch->epoch, batch->index };
-    return hash_bytes(hash, rest, sizeof rest);
+    return data_hash(hash, rest, sizeof rest);
 }
 
 static bool is_among(const uint8_t *mask)
@@ -121,13 +51,13 @@ static bool is_among(const uint8_t *mask)
 static void augmentation_moves_both(void **state)
 {
     mask_write_pairs(*state, 255);
-    Dataset *ds = open_or_fail(config_of(*state));
-    Loader *loader = create_or_fail(ds, training(4, 2));
+    Dataset *ds = data_open_or_fail(mask_config(*state));
+    Loader *loader = loader_create_or_fail(ds, training(4, 2));
     int moved = 0;
     for (int b = 0; b < 50; b++) {
-        const Batch *batch = next_or_fail(loader);
+        const Batch *batch = loader_next_or_fail(loader);
         assert_null(batch->labels);
-        expect_alike(batch->pixels, batch->mask, 4 * AREA);
+        mask_expect_alike(batch->pixels, batch->mask, 4 * AREA);
         assert_int_equal(batch->labelled, 4 * AREA); /* the padding is background, not ignored */
         for (int i = 0; i < 4; i++)
             moved += !is_among(batch->mask + i * AREA);
@@ -140,15 +70,15 @@ static void augmentation_moves_both(void **state)
 static void threads_do_not_matter(void **state)
 {
     mask_write_pairs(*state, 1);
-    Dataset *ds = open_or_fail(config_of(*state));
+    Dataset *ds = data_open_or_fail(mask_config(*state));
     static const struct { int threads, hold; } cases[] = { { 0, 0 }, { 1, 1 }, { 2, 3 }, { 7, 2 }, { 0, 4 } };
     uint64_t want[12];
     for (size_t c = 0; c < COUNT_OF(cases); c++) {
         LoaderConfig config = training(4, cases[c].threads);
         config.hold = cases[c].hold;
-        Loader *loader = create_or_fail(ds, config);
+        Loader *loader = loader_create_or_fail(ds, config);
         for (int b = 0; b < 12; b++) {
-            uint64_t hash = hash_batch(next_or_fail(loader));
+            uint64_t hash = hash_batch(loader_next_or_fail(loader));
             if (c == 0)
                 want[b] = hash;
             assert_true(hash == want[b] && (b == 0 || hash != want[b - 1]));
@@ -161,19 +91,19 @@ static void threads_do_not_matter(void **state)
 static void the_last_batch_is_filled_with_ignored_pixels(void **state)
 {
     mask_write_pairs(*state, 1);
-    Dataset *ds = open_or_fail(config_of(*state));
+    Dataset *ds = data_open_or_fail(mask_config(*state));
     for (int threads = 0; threads < 3; threads += 2) {
-        Loader *loader = create_or_fail(ds, plain(8, threads));
+        Loader *loader = loader_create_or_fail(ds, plain(8, threads));
         for (int b = 0; b < 3; b++) {
-            const Batch *batch = next_or_fail(loader);
+            const Batch *batch = loader_next_or_fail(loader);
             int64_t valid = b < 2 ? 8 : PAIRS - 2 - 16;
             assert_int_equal(batch->valid, valid);
             assert_int_equal(batch->labelled, valid * AREA);
-            expect_alike(batch->pixels, batch->mask, valid * AREA);
+            mask_expect_alike(batch->pixels, batch->mask, valid * AREA);
             for (int64_t p = valid * AREA; p < 8 * AREA; p++)
                 assert_true(batch->mask[p] == MASK_IGNORE && batch->pixels[3 * p] == 0 && batch->pixels[3 * p + 2] == 0);
         }
-        assert_null(next_or_fail(loader));
+        assert_null(loader_next_or_fail(loader));
         loader_destroy(loader);
     }
     dataset_close(ds);
@@ -191,10 +121,10 @@ static void ignored_pixels_are_not_counted(void **state)
         snprintf(name, sizeof name, "masks/pair.%02d.png", i);
         mask_write(*state, name, SIZE, SIZE, values);
     }
-    Dataset *ds = open_or_fail(config_of(*state));
-    Loader *loader = create_or_fail(ds, plain(5, 2));
+    Dataset *ds = data_open_or_fail(mask_config(*state));
+    Loader *loader = loader_create_or_fail(ds, plain(5, 2));
     int64_t samples = 0;
-    for (const Batch *batch; (batch = next_or_fail(loader)) != NULL;) {
+    for (const Batch *batch; (batch = loader_next_or_fail(loader)) != NULL;) {
         int64_t counted = 0;
         for (int64_t p = 0; p < batch->size * AREA; p++)
             counted += batch->mask[p] != MASK_IGNORE;
@@ -211,18 +141,18 @@ static void ignored_pixels_are_not_counted(void **state)
 static void held_batches_stay(void **state)
 {
     mask_write_pairs(*state, 1);
-    Dataset *ds = open_or_fail(config_of(*state));
+    Dataset *ds = data_open_or_fail(mask_config(*state));
     for (int threads = 0; threads < 3; threads++) {
         for (int hold = 1; hold <= 4; hold++) {
             enum { ROUNDS = 40 };
             LoaderConfig config = training(3, threads);
             config.hold = hold;
-            Loader *loader = create_or_fail(ds, config);
+            Loader *loader = loader_create_or_fail(ds, config);
             const Batch *batch[ROUNDS];
             uint64_t hash[ROUNDS];
             bool again = false;
             for (int b = 0; b < ROUNDS; b++) {
-                batch[b] = next_or_fail(loader);
+                batch[b] = loader_next_or_fail(loader);
                 hash[b] = hash_batch(batch[b]);
                 if (threads && b % 8 == 0)
                     nanosleep(&(struct timespec){ 0, 2000000 }, NULL); /* let the threads run ahead as far as they may */
@@ -240,9 +170,9 @@ static void held_batches_stay(void **state)
     LoaderConfig wrong = training(3, 0);
     Loader *loader = NULL;
     wrong.hold = -1;
-    expect_text(loader_create(ds, &wrong, &loader), STATUS_USAGE, "-1 batches to hold", "0..");
+    data_expect_error(loader_create(ds, &wrong, &loader), STATUS_USAGE, "-1 batches to hold", "0..");
     wrong.hold = 5000;
-    expect_text(loader_create(ds, &wrong, &loader), STATUS_USAGE, "5000 batches to hold", "0..");
+    data_expect_error(loader_create(ds, &wrong, &loader), STATUS_USAGE, "5000 batches to hold", "0..");
     assert_null(loader);
     dataset_close(ds);
 }
@@ -251,14 +181,14 @@ static void held_batches_stay(void **state)
 static void classification_batches_have_labels(void **state)
 {
     (void)state;
-    Dataset *ds = open_or_fail((DatasetConfig){ .name = "shapes", .size = SIZE, .limit = 10 });
+    Dataset *ds = data_open_or_fail((DatasetConfig){ .name = "shapes", .size = SIZE, .limit = 10 });
     assert_int_equal(dataset_task(ds), TASK_CLASSIFY);
     LoaderConfig config = plain(4, 2);
     config.hold = 2;
-    Loader *loader = create_or_fail(ds, config);
+    Loader *loader = loader_create_or_fail(ds, config);
     const Batch *before = NULL;
     for (int b = 0; b < 3; b++) {
-        const Batch *batch = next_or_fail(loader);
+        const Batch *batch = loader_next_or_fail(loader);
         assert_null(batch->mask);
         assert_int_equal(batch->labelled, batch->valid);
         assert_int_equal(batch->labels[3] == -1, b == 2);
@@ -272,16 +202,16 @@ static void classification_batches_have_labels(void **state)
 static void an_unreadable_mask_ends_the_loader(void **state)
 {
     mask_write_pairs(*state, 255);
-    Dataset *ds = open_or_fail(config_of(*state));
+    Dataset *ds = data_open_or_fail(mask_config(*state));
     char path[SAMPLE_PATH_BYTES];
     for (int i = 0; i < PAIRS; i++) {
         char name[64];
         snprintf(name, sizeof name, "masks/pair.%02d.png", i);
         sample_write(sample_path(path, *state, name), "not a mask", 10);
     }
-    Loader *loader = create_or_fail(ds, plain(4, 2));
+    Loader *loader = loader_create_or_fail(ds, plain(4, 2));
     const Batch *batch = NULL;
-    expect_text(loader_next(loader, &batch), STATUS_INPUT, "masks/pair.0", "PNG");
+    data_expect_error(loader_next(loader, &batch), STATUS_INPUT, "masks/pair.0", "PNG");
     assert_null(batch);
     loader_destroy(loader);
     dataset_close(ds);
@@ -314,7 +244,7 @@ static void no_memory_is_an_error_everywhere(void **state)
 {
     for (int i = 0; i < 4; i++)
         mask_write_pair(*state, i, 255);
-    Attempt attempt = { config_of(*state), plain(1, 0) };
+    Attempt attempt = { mask_config(*state), plain(1, 0) };
     attempt.data.size = 8; /* so that it resizes */
     attempt.loader.shuffle = attempt.loader.augment = true;
     attempt.loader.hold = 2;
@@ -323,7 +253,7 @@ static void no_memory_is_an_error_everywhere(void **state)
 
 int main(void)
 {
-#define IN_A_NEW_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up_dir, remove_dir)
+#define IN_A_NEW_FOLDER(test) cmocka_unit_test_setup_teardown(test, sample_setup, sample_teardown)
     const struct CMUnitTest tests[] = {
         IN_A_NEW_FOLDER(augmentation_moves_both),
         IN_A_NEW_FOLDER(threads_do_not_matter),

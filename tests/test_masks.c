@@ -1,8 +1,8 @@
 /* test_masks.c - folders of images and masks, with everything that can be wrong in them. */
-#include "../datasets/data.h"
 #include "../datasets/image.h"
 #include "fault_alloc.h"
 #include "mask_files.h"
+#include "open_data.h"
 #include "sample_files.h"
 
 #include <setjmp.h>
@@ -19,73 +19,13 @@ enum { SIZE = MASK_SIZE, AREA = MASK_AREA, PAIRS = MASK_PAIRS };
 
 /* ---- helpers ---- */
 
-static int set_up_dir(void **state)
-{
-    *state = malloc(SAMPLE_PATH_BYTES);
-    assert_non_null(*state);
-    sample_make_dir(*state);
-    return 0;
-}
-
-static int remove_dir(void **state)
-{
-    sample_remove_tree(*state);
-    free(*state);
-    return 0;
-}
-
-static DatasetConfig config_of(const char *dir)
-{
-    return (DatasetConfig){ .name = "masks", .dir = dir, .size = SIZE, .seed = 3 };
-}
-
-static Dataset *open_or_fail(DatasetConfig config)
-{
-    Dataset *ds = NULL;
-    Status status = dataset_open(&config, &ds);
-    if (status.code != STATUS_OK)
-        fail_msg("dataset_open: %s", status.text);
-    return ds;
-}
-
-static void expect_text(Status status, StatusCode code, const char *word, const char *word2)
-{
-    if (status.code != code || !strstr(status.text, word) || !strstr(status.text, word2))
-        fail_msg("expected %s with '%s' and '%s', got %s: %s", status_code_name(code), word, word2,
-                 status_code_name(status.code), status.text);
-    assert_null(strchr(status.text, '\n'));
-}
-
-static void expect_refusal(DatasetConfig config, StatusCode code, const char *word, const char *word2)
-{
-    Dataset *ds = NULL;
-    int64_t live = fault_alloc_live();
-    expect_text(dataset_open(&config, &ds), code, word, word2);
-    assert_null(ds);
-    assert_int_equal(fault_alloc_live(), live);
-}
-
-static void read_or_fail(const Dataset *ds, Split split, int64_t index, uint8_t *pixels, uint8_t *mask)
-{
-    Status status = dataset_read_mask(ds, split, index, pixels, mask);
-    if (status.code != STATUS_OK)
-        fail_msg("dataset_read_mask: %s", status.text);
-}
-
-/* Of a set written by mask_write_pair: image and mask say the same. */
-static void expect_alike(const uint8_t *pixels, const uint8_t *mask, int64_t area)
-{
-    for (int64_t p = 0; p < 3 * area; p++)
-        assert_int_equal(pixels[p], mask[p / 3] ? 255 : 0);
-}
-
 /* ---- what a folder may hold ---- */
 
 static void both_codes_of_two_classes(void **state)
 {
     for (int value = 1; value < 256; value += 254) {
         mask_write_pairs(*state, (uint8_t)value);
-        Dataset *ds = open_or_fail(config_of(*state));
+        Dataset *ds = data_open_or_fail(mask_config(*state));
         assert_int_equal(dataset_task(ds), TASK_SEGMENT);
         assert_int_equal(dataset_classes(ds), 2);
         assert_string_equal(dataset_class_name(ds, 0), "background");
@@ -97,8 +37,8 @@ static void both_codes_of_two_classes(void **state)
         for (int k = 0; k < PAIRS; k++) {
             uint8_t pixels[AREA * 3], mask[AREA], want[AREA];
             Split split = k < PAIRS - 2 ? SPLIT_TRAIN : SPLIT_TEST;
-            read_or_fail(ds, split, split == SPLIT_TRAIN ? k : k - (PAIRS - 2), pixels, mask);
-            expect_alike(pixels, mask, AREA);
+            data_read_mask_or_fail(ds, split, split == SPLIT_TRAIN ? k : k - (PAIRS - 2), pixels, mask);
+            mask_expect_alike(pixels, mask, AREA);
             for (int i = 0; i < PAIRS; i++) {
                 mask_fill(i, SIZE, 1, want);
                 seen[i] = seen[i] || memcmp(want, mask, AREA) == 0;
@@ -115,10 +55,10 @@ static void the_split_follows_the_seed(void **state)
     mask_write_pairs(*state, 1);
     uint8_t pixels[AREA * 3], mask[3][AREA];
     for (int i = 0; i < 3; i++) {
-        DatasetConfig config = config_of(*state);
+        DatasetConfig config = mask_config(*state);
         config.seed = i < 2 ? 3 : 4;
-        Dataset *ds = open_or_fail(config);
-        read_or_fail(ds, SPLIT_TEST, 0, pixels, mask[i]);
+        Dataset *ds = data_open_or_fail(config);
+        data_read_mask_or_fail(ds, SPLIT_TEST, 0, pixels, mask[i]);
         dataset_close(ds);
     }
     assert_memory_equal(mask[0], mask[1], AREA);
@@ -135,24 +75,24 @@ static void more_classes_and_ignored_pixels(void **state)
         mask_write(*state, i ? "masks/b.png" : "masks/a.png", SIZE, SIZE, values);
         sample_write_picture(sample_path(path, *state, i ? "images/b.JPEG" : "images/a.jpg"), SIZE, SIZE, 60);
     }
-    DatasetConfig config = config_of(*state);
+    DatasetConfig config = mask_config(*state);
     config.classes = 4;
-    Dataset *ds = open_or_fail(config);
+    Dataset *ds = data_open_or_fail(config);
     assert_int_equal(dataset_classes(ds), 4);
     assert_string_equal(dataset_class_name(ds, 3), "class 3");
-    read_or_fail(ds, SPLIT_TEST, 0, pixels, mask);
+    data_read_mask_or_fail(ds, SPLIT_TEST, 0, pixels, mask);
     assert_memory_equal(mask, values, AREA);
     assert_int_equal(pixels[0] / 16, 3); /* 60, through JPEG */
     dataset_close(ds);
 
     config.classes = 3;
-    expect_refusal(config, STATUS_INPUT, "masks/", "class 3 at row 0, column 3, expected 0..2 or 255");
+    data_expect_refusal(config, STATUS_INPUT, "masks/", "class 3 at row 0, column 3, expected 0..2 or 255");
     config.classes = 0; /* two: values 1 to 254 in the first mask say that these are indices */
-    expect_refusal(config, STATUS_INPUT, "masks/", "class 2 at row 0, column 2, expected 0..1 or 255");
+    data_expect_refusal(config, STATUS_INPUT, "masks/", "class 2 at row 0, column 2, expected 0..1 or 255");
     config.classes = 1;
-    expect_refusal(config, STATUS_USAGE, "1 classes", "2..255");
+    data_expect_refusal(config, STATUS_USAGE, "1 classes", "2..255");
     config.classes = 256;
-    expect_refusal(config, STATUS_USAGE, "256 classes", "2..255");
+    data_expect_refusal(config, STATUS_USAGE, "256 classes", "2..255");
 }
 
 /* Palette indices and 1-bit values are taken as they stand. */
@@ -169,18 +109,18 @@ static void palette_and_packed_masks(void **state)
         sample_write_picture(sample_path(path, dir, i ? "images/b.png" : "images/a.png"), SIZE, SIZE, 60);
         sample_write_png(sample_path(path, dir, i ? "masks/b.png" : "masks/a.png"), PNG_COLOR_TYPE_PALETTE, 8, SIZE, SIZE, indices);
     }
-    DatasetConfig config = config_of(dir);
+    DatasetConfig config = mask_config(dir);
     config.classes = 4;
-    Dataset *ds = open_or_fail(config);
-    read_or_fail(ds, SPLIT_TRAIN, 0, pixels, mask);
+    Dataset *ds = data_open_or_fail(config);
+    data_read_mask_or_fail(ds, SPLIT_TRAIN, 0, pixels, mask);
     assert_memory_equal(mask, indices, AREA);
     dataset_close(ds);
 
     for (int i = 0; i < 2; i++)
         sample_write_png(sample_path(path, dir, i ? "masks/b.png" : "masks/a.png"), PNG_COLOR_TYPE_GRAY, 1, SIZE, SIZE, bits);
     config.classes = 2;
-    ds = open_or_fail(config);
-    read_or_fail(ds, SPLIT_TRAIN, 0, pixels, mask);
+    ds = data_open_or_fail(config);
+    data_read_mask_or_fail(ds, SPLIT_TRAIN, 0, pixels, mask);
     for (int p = 0; p < AREA; p++)
         assert_int_equal(mask[p], bits[p / 8] >> (7 - p % 8) & 1);
     dataset_close(ds);
@@ -201,17 +141,18 @@ static void the_code_is_looked_for_behind_empty_masks(void **state)
             mask_write(*state, name, SIZE, SIZE, i == 40 ? values : black);
         }
     }
-    Dataset *ds = open_or_fail(config_of(*state));
+    Dataset *ds = data_open_or_fail(mask_config(*state));
     assert_int_equal(dataset_count(ds, SPLIT_TRAIN), 41);
     assert_int_equal(dataset_count(ds, SPLIT_TEST), 41);
     uint8_t pixels[AREA * 3], mask[AREA];
-    read_or_fail(ds, SPLIT_TEST, 40, pixels, mask);
+    data_read_mask_or_fail(ds, SPLIT_TEST, 40, pixels, mask);
     assert_int_equal(mask[11 * SIZE + 8], 1);
     dataset_close(ds);
 
     mask_write(*state, "val/masks/07.png", SIZE, SIZE, (const uint8_t[AREA]){ 0, 0, 1 });
-    ds = open_or_fail(config_of(*state));
-    expect_text(dataset_read_mask(ds, SPLIT_TEST, 7, pixels, mask), STATUS_INPUT, "val/masks/07.png", "value 1 at row 0, column 2");
+    ds = data_open_or_fail(mask_config(*state));
+    data_expect_error(dataset_read_mask(ds, SPLIT_TEST, 7, pixels, mask), STATUS_INPUT, "val/masks/07.png",
+                      "value 1 at row 0, column 2");
     dataset_close(ds);
 }
 
@@ -229,8 +170,8 @@ static void resizing_keeps_image_and_mask_together(void **state)
         sample_write_png(sample_path(path, *state, i ? "images/b.png" : "images/a.png"), PNG_COLOR_TYPE_RGB, 8, W, H, rgb);
         mask_write(*state, i ? "masks/b.png" : "masks/a.png", W, H, values);
     }
-    Dataset *ds = open_or_fail(config_of(*state));
-    read_or_fail(ds, SPLIT_TRAIN, 0, pixels, mask);
+    Dataset *ds = data_open_or_fail(mask_config(*state));
+    data_read_mask_or_fail(ds, SPLIT_TRAIN, 0, pixels, mask);
     for (int p = 0; p < AREA; p++) {
         assert_int_equal(mask[p], p % SIZE >= 8 && p / SIZE >= 4 && p / SIZE < 12); /* the middle 60 columns */
         assert_int_equal(pixels[3 * p] > 127, mask[p]);
@@ -243,22 +184,22 @@ static void resizing_keeps_image_and_mask_together(void **state)
 static void layouts_that_are_refused(void **state)
 {
     char *dir = *state, path[SAMPLE_PATH_BYTES];
-    expect_refusal(config_of(NULL), STATUS_USAGE, "masks", "--data-dir");
-    expect_refusal(config_of("/nonexistent"), STATUS_INPUT, "/nonexistent", "No such file");
-    expect_refusal(config_of(dir), STATUS_INPUT, "/images", "No such file");
+    data_expect_refusal(mask_config(NULL), STATUS_USAGE, "masks", "--data-dir");
+    data_expect_refusal(mask_config("/nonexistent"), STATUS_INPUT, "/nonexistent", "No such file");
+    data_expect_refusal(mask_config(dir), STATUS_INPUT, "/images", "No such file");
     sample_path(path, dir, "images/x");
-    expect_refusal(config_of(dir), STATUS_INPUT, "/images", "no images");
+    data_expect_refusal(mask_config(dir), STATUS_INPUT, "/images", "no images");
     mask_write_pair(dir, 0, 1);
-    expect_refusal(config_of(dir), STATUS_INPUT, "one image", "test split");
+    data_expect_refusal(mask_config(dir), STATUS_INPUT, "one image", "test split");
     mask_write_pair(dir, 1, 1);
-    dataset_close(open_or_fail(config_of(dir)));
+    dataset_close(data_open_or_fail(mask_config(dir)));
     assert_int_equal(unlink(sample_path(path, dir, "masks/pair.01.png")), 0);
-    expect_refusal(config_of(dir), STATUS_INPUT, "masks/pair.01.png: missing", "pair.01.png");
+    data_expect_refusal(mask_config(dir), STATUS_INPUT, "masks/pair.01.png: missing", "pair.01.png");
     assert_int_equal(unlink(sample_path(path, dir, "masks/pair.00.png")), 0);
     assert_int_equal(rmdir(sample_path(path, dir, "masks")), 0);
-    expect_refusal(config_of(dir), STATUS_INPUT, "/masks", "No such file");
+    data_expect_refusal(mask_config(dir), STATUS_INPUT, "/masks", "No such file");
     sample_path(path, dir, "train/images/x");
-    expect_refusal(config_of(dir), STATUS_INPUT, "'train'", "no 'val' or 'test'");
+    data_expect_refusal(mask_config(dir), STATUS_INPUT, "'train'", "no 'val' or 'test'");
 }
 
 static void masks_that_are_refused(void **state)
@@ -269,7 +210,7 @@ static void masks_that_are_refused(void **state)
     mask_write_pair(dir, 1, 1);
     for (int i = 0; i < 2; i++)
         mask_write(dir, i ? "masks/pair.01.png" : "masks/pair.00.png", SIZE / 2, 2 * SIZE, wide);
-    expect_refusal(config_of(dir), STATUS_INPUT, "masks/pair.0", "8 x 32 pixels, but its image has 16 x 16");
+    data_expect_refusal(mask_config(dir), STATUS_INPUT, "masks/pair.0", "8 x 32 pixels, but its image has 16 x 16");
     static const struct { int type, depth; const char *word; } kinds[] = {
         { PNG_COLOR_TYPE_RGB, 8, "colour type 2, 8 bits" }, { PNG_COLOR_TYPE_GRAY, 16, "colour type 0, 16 bits" },
         { PNG_COLOR_TYPE_GRAY_ALPHA, 8, "colour type 4, 8 bits" },
@@ -278,7 +219,7 @@ static void masks_that_are_refused(void **state)
         for (int i = 0; i < 2; i++)
             sample_write_png(sample_path(path, dir, i ? "masks/pair.01.png" : "masks/pair.00.png"), kinds[k].type, kinds[k].depth,
                              SIZE, SIZE, wide);
-        expect_refusal(config_of(dir), STATUS_INPUT, kinds[k].word, "masks/pair.0");
+        data_expect_refusal(mask_config(dir), STATUS_INPUT, kinds[k].word, "masks/pair.0");
     }
 }
 
@@ -294,7 +235,7 @@ static void damaged_masks(void **state)
     for (size_t n = 0; n < bytes; n++) {
         Image mask;
         sample_write(path, whole, n);
-        expect_text(image_decode_mask(path, &mask), STATUS_INPUT, "mask.png: ", "");
+        data_expect_error(image_decode_mask(path, &mask), STATUS_INPUT, "mask.png: ", "");
         assert_null(mask.pixels);
     }
     for (size_t n = 0; n < bytes; n++) {
@@ -309,13 +250,13 @@ static void damaged_masks(void **state)
     }
     sample_write(path, "\xFF\xD8\xFF\xE0 a JPEG", 11);
     Image mask;
-    expect_text(image_decode_mask(path, &mask), STATUS_INPUT, "mask.png", "PNG");
+    data_expect_error(image_decode_mask(path, &mask), STATUS_INPUT, "mask.png", "PNG");
     free(whole);
 }
 
 int main(void)
 {
-#define IN_A_NEW_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up_dir, remove_dir)
+#define IN_A_NEW_FOLDER(test) cmocka_unit_test_setup_teardown(test, sample_setup, sample_teardown)
     const struct CMUnitTest tests[] = {
         IN_A_NEW_FOLDER(both_codes_of_two_classes),
         IN_A_NEW_FOLDER(the_split_follows_the_seed),

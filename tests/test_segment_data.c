@@ -1,8 +1,8 @@
 /* test_segment_data.c - segmentation data: the head from NIfTI files, the generators with masks.
  * What NIfTI files can get wrong is in test_nifti.c; folders of masks, and batches with masks, are in test_masks.c. */
-#include "../datasets/data.h"
 #include "fault_alloc.h"
 #include "nifti_files.h"
+#include "open_data.h"
 #include "sample_files.h"
 
 #include <setjmp.h>
@@ -17,59 +17,9 @@
 
 static Dataset *open_or_fail(DatasetConfig config)
 {
-    Dataset *ds = NULL;
-    Status status = dataset_open(&config, &ds);
-    if (status.code != STATUS_OK)
-        fail_msg("dataset_open: %s", status.text);
+    Dataset *ds = data_open_or_fail(config);
     assert_int_equal(dataset_task(ds), TASK_SEGMENT);
     return ds;
-}
-
-static void expect_text(Status status, StatusCode code, const char *word, const char *word2)
-{
-    if (status.code != code || !strstr(status.text, word) || !strstr(status.text, word2))
-        fail_msg("expected %s with '%s' and '%s', got %s: %s", status_code_name(code), word, word2,
-                 status_code_name(status.code), status.text);
-    assert_null(strchr(status.text, '\n'));
-}
-
-static void expect_refusal(DatasetConfig config, StatusCode code, const char *word, const char *word2)
-{
-    Dataset *ds = NULL;
-    int64_t live = fault_alloc_live();
-    expect_text(dataset_open(&config, &ds), code, word, word2);
-    assert_null(ds);
-    assert_int_equal(fault_alloc_live(), live);
-}
-
-static void read_or_fail(const Dataset *ds, Split split, int64_t index, uint8_t *pixels, uint8_t *mask)
-{
-    Status status = dataset_read_mask(ds, split, index, pixels, mask);
-    if (status.code != STATUS_OK)
-        fail_msg("dataset_read_mask: %s", status.text);
-}
-
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes) /* FNV-1a */
-{
-    const uint8_t *b = data;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ b[i]) * UINT64_C(0x100000001B3);
-    return hash;
-}
-
-static int set_up_dir(void **state)
-{
-    *state = malloc(SAMPLE_PATH_BYTES);
-    assert_non_null(*state);
-    sample_make_dir(*state);
-    return 0;
-}
-
-static int remove_dir(void **state)
-{
-    sample_remove_tree(*state);
-    free(*state);
-    return 0;
 }
 
 static Status open_read_close(void *context)
@@ -118,7 +68,7 @@ static void mri_slices_are_coronal_and_split_by_slab(void **state)
         Split split = i < 100 ? SPLIT_TRAIN : SPLIT_TEST;
         int y = i < 100 ? i : i + 10;
         uint8_t pixels[64 * 3], mask[64];
-        read_or_fail(ds, split, y - (i < 100 ? 0 : 110), pixels, mask);
+        data_read_mask_or_fail(ds, split, y - (i < 100 ? 0 : 110), pixels, mask);
         for (int p = 0; p < 64; p++) {
             int x = p % 8, z = 7 - p / 8;
             double grey = (head_value(x, y, z) + 20) * 255 / 99; /* the training slab spans -20..79 */
@@ -135,20 +85,21 @@ static void mri_files_must_fit(void **state)
     char *dir = *state, path[SAMPLE_PATH_BYTES];
     DatasetConfig config = { .name = "mri", .dir = dir, .size = 16 };
     write_head(dir, NY - 1);
-    expect_refusal(config, STATUS_INPUT, "8 x 114 x 8", "ch2bet.nii.gz is 8 x 113 x 8");
+    data_expect_refusal(config, STATUS_INPUT, "8 x 114 x 8", "ch2bet.nii.gz is 8 x 113 x 8");
     double few[2 * 110 * 2] = { 0 };
     NiftiSample sample = { .dim = { 3, 2, 110, 2 }, .datatype = 2, .bits = 8, .offset = 352, .values = few };
     nifti_sample_write(&sample, sample_path(path, dir, "ch2.nii.gz"), true);
     nifti_sample_write(&sample, sample_path(path, dir, "ch2bet.nii.gz"), true);
-    expect_refusal(config, STATUS_INPUT, "dim[2] is 110", "ch2.nii.gz");
+    data_expect_refusal(config, STATUS_INPUT, "dim[2] is 110", "ch2.nii.gz");
     sample_write(sample_path(path, dir, "ch2bet.nii.gz"), "\x1F\x8B\x08", 3);
-    expect_refusal(config, STATUS_INPUT, "ch2bet.nii.gz", "cut short");
+    data_expect_refusal(config, STATUS_INPUT, "ch2bet.nii.gz", "cut short");
     assert_int_equal(unlink(path), 0);
-    expect_refusal(config, STATUS_INPUT, "ch2bet.nii.gz", "No such file");
+    data_expect_refusal(config, STATUS_INPUT, "ch2bet.nii.gz", "No such file");
     config.dir = "/nonexistent";
-    expect_refusal(config, STATUS_INPUT, "/nonexistent/ch2.nii.gz", "No such file");
+    data_expect_refusal(config, STATUS_INPUT, "/nonexistent/ch2.nii.gz", "No such file");
     if (access("/usr/share/mricron/templates", F_OK) != 0)
-        expect_refusal((DatasetConfig){ .name = "mri", .size = 16 }, STATUS_INPUT, "apt install mricron-data", "--data-dir");
+        data_expect_refusal((DatasetConfig){ .name = "mri", .size = 16 }, STATUS_INPUT, "apt install mricron-data",
+                            "--data-dir");
     write_head(dir, NY);
 }
 
@@ -167,7 +118,7 @@ static Floors measure_floors(const Dataset *ds, Split split, int64_t most)
     double seen[256] = { 0 }, hits[256] = { 0 }, targets = 0;
     Floors floors = { .count = (int)n };
     for (int64_t i = 0; i < n; i++) {
-        read_or_fail(ds, split, i, pixels, mask);
+        data_read_mask_or_fail(ds, split, i, pixels, mask);
         int64_t found = 0, wrong = 0;
         for (int64_t p = 0; p < area; p++) {
             wrong += mask[p] > 1;
@@ -228,8 +179,8 @@ static uint64_t hash_sample(const Dataset *ds, Split split, int64_t index)
 {
     static uint8_t pixels[128 * 128 * 3], mask[128 * 128];
     size_t area = (size_t)(dataset_size(ds) * dataset_size(ds));
-    read_or_fail(ds, split, index, pixels, mask);
-    return hash_bytes(hash_bytes(1, pixels, area * 3), mask, area);
+    data_read_mask_or_fail(ds, split, index, pixels, mask);
+    return data_hash(data_hash(1, pixels, area * 3), mask, area);
 }
 
 /* The values are those of x86-64; another machine must find the same. */
@@ -251,7 +202,7 @@ static void generators_draw_the_same_everywhere(void **state)
             assert_true(train == hash_sample(b, SPLIT_TRAIN, k));
             assert_true(train != test && train != hash_sample(other, SPLIT_TRAIN, k));
             assert_true(train != hash_sample(a, SPLIT_TRAIN, k + 1));
-            hash = hash_bytes(hash_bytes(hash, &train, sizeof train), &test, sizeof test);
+            hash = data_hash(data_hash(hash, &train, sizeof train), &test, sizeof test);
         }
         if (hash != known[i].hash)
             fail_msg("%s: hash 0x%016llX", known[i].name, (unsigned long long)hash);
@@ -292,7 +243,7 @@ static void a_scene_does_not_depend_on_the_size(void **state)
         double difference = 0, total = 0;
         for (int s = 0; s < 2; s++) {
             Dataset *ds = open_or_fail((DatasetConfig){ .name = names[n], .size = s ? B : A, .seed = 1 });
-            read_or_fail(ds, SPLIT_TRAIN, 2, pixels, mask[s]);
+            data_read_mask_or_fail(ds, SPLIT_TRAIN, 2, pixels, mask[s]);
             dataset_close(ds);
         }
         for (int cell = 0; cell < CELLS * CELLS; cell++) {
@@ -316,13 +267,17 @@ static void generators_refuse_what_is_not_for_them(void **state)
     (void)state;
     static const char *const names[] = { "ellipses", "vessels" };
     for (size_t i = 0; i < COUNT_OF(names); i++) {
-        expect_refusal((DatasetConfig){ .name = names[i], .size = 32, .label_noise = 0.1 }, STATUS_USAGE, names[i], "label noise");
-        expect_refusal((DatasetConfig){ .name = names[i], .size = 32, .classes = 2 }, STATUS_USAGE, names[i], "classes");
-        expect_refusal((DatasetConfig){ .name = names[i], .size = 32, .dir = "/" }, STATUS_USAGE, names[i], "generated");
+        data_expect_refusal((DatasetConfig){ .name = names[i], .size = 32, .label_noise = 0.1 }, STATUS_USAGE,
+                            names[i], "label noise");
+        data_expect_refusal((DatasetConfig){ .name = names[i], .size = 32, .classes = 2 }, STATUS_USAGE, names[i],
+                            "classes");
+        data_expect_refusal((DatasetConfig){ .name = names[i], .size = 32, .dir = "/" }, STATUS_USAGE, names[i],
+                            "generated");
         assert_non_null(strstr(dataset_names(), names[i]));
     }
-    expect_refusal((DatasetConfig){ .name = "shapes", .size = 32, .classes = 10 }, STATUS_USAGE, "shapes", "classes");
-    expect_refusal((DatasetConfig){ .name = "mri", .size = 32, .label_noise = 0.1 }, STATUS_USAGE, "mri", "label noise");
+    data_expect_refusal((DatasetConfig){ .name = "shapes", .size = 32, .classes = 10 }, STATUS_USAGE, "shapes", "classes");
+    data_expect_refusal((DatasetConfig){ .name = "mri", .size = 32, .label_noise = 0.1 }, STATUS_USAGE, "mri",
+                        "label noise");
 }
 
 /* ---- memory ---- */
@@ -331,7 +286,8 @@ static void no_memory_is_an_error_everywhere(void **state)
 {
     write_head(*state, NY);
     DatasetConfig head = { .name = "mri", .dir = *state, .size = 16, .limit = 3 };
-    DatasetConfig ellipses = { .name = "ellipses", .size = 16, .limit = 3 }, vessels = { .name = "vessels", .size = 16, .limit = 3 };
+    DatasetConfig ellipses = { .name = "ellipses", .size = 16, .limit = 3 };
+    DatasetConfig vessels = { .name = "vessels", .size = 16, .limit = 3 };
     assert_true(fault_alloc_sweep(open_read_close, &head) > 20);
     assert_true(fault_alloc_sweep(open_read_close, &ellipses) > 4);
     assert_true(fault_alloc_sweep(open_read_close, &vessels) > 4);
@@ -349,5 +305,5 @@ int main(void)
         cmocka_unit_test(generators_refuse_what_is_not_for_them),
         cmocka_unit_test(no_memory_is_an_error_everywhere),
     };
-    return cmocka_run_group_tests(tests, set_up_dir, remove_dir);
+    return cmocka_run_group_tests(tests, sample_setup, sample_teardown);
 }

@@ -1,7 +1,7 @@
 /* test_text.c - text sets: samples, splits, classes, the generator, the cache, the packages if installed. */
-#include "../datasets/text.h"
 #include "../datasets/text_source.h"
 #include "fault_alloc.h"
+#include "open_data.h"
 #include "sample_files.h"
 #include "sample_texts.h"
 
@@ -18,55 +18,9 @@
 
 enum { SEQ = 32 };
 
-/* A folder with the files of both packages, and an empty one for the cache of the tests that want it. */
-typedef struct Folder {
-    char dir[SAMPLE_PATH_BYTES], cache[SAMPLE_PATH_BYTES];
-} Folder;
-
-static int make_folder(void **state)
-{
-    static Folder folder;
-    setenv("BATCHMARK_CACHE", "", 1);
-    sample_make_dir(folder.dir);
-    sample_make_dir(folder.cache);
-    sample_write_bible(folder.dir);
-    sample_write_wordnet(folder.dir);
-    *state = &folder;
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    Folder *folder = *state;
-    sample_remove_tree(folder->dir);
-    sample_remove_tree(folder->cache);
-    return 0;
-}
-
 static TextConfig config_of(const char *name, const char *dir)
 {
     return (TextConfig){ .name = name, .dir = dir, .seq = SEQ, .vocab_size = 300, .seed = 1 };
-}
-
-static TextSet *open_or_fail(TextConfig config)
-{
-    TextSet *set = NULL;
-    Status status = text_open(&config, &set);
-    if (status.code != STATUS_OK)
-        fail_msg("text_open: %s", status.text);
-    return set;
-}
-
-static void expect_refusal(TextConfig config, StatusCode code, const char *word, const char *word2)
-{
-    TextSet *set = NULL;
-    int64_t live = fault_alloc_live();
-    Status status = text_open(&config, &set);
-    assert_null(set);
-    if (status.code != code || !strstr(status.text, word) || !strstr(status.text, word2))
-        fail_msg("expected %s with '%s' and '%s', got %s: %s", status_code_name(code), word, word2,
-                 status_code_name(status.code), status.text);
-    assert_int_equal(fault_alloc_live(), live);
 }
 
 /* The sample's pieces put together again, a space between words. */
@@ -86,31 +40,31 @@ static void spell(const TextSet *set, Split split, int64_t index, char *out)
 
 static void bad_configs_are_usage_errors(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     TextConfig config = config_of("bibel", NULL);
-    expect_refusal(config, STATUS_USAGE, "'bibel' is unknown", "gloss-classes");
+    text_expect_refusal(config, STATUS_USAGE, "'bibel' is unknown", "gloss-classes");
     config.name = NULL;
-    expect_refusal(config, STATUS_USAGE, "'' is unknown", "copy");
+    text_expect_refusal(config, STATUS_USAGE, "'' is unknown", "copy");
     config = config_of("copy", NULL);
     config.seq = 7;
-    expect_refusal(config, STATUS_USAGE, "sequence length 7", "8..512");
+    text_expect_refusal(config, STATUS_USAGE, "sequence length 7", "8..512");
     config.seq = 513;
-    expect_refusal(config, STATUS_USAGE, "sequence length 513", "8..512");
+    text_expect_refusal(config, STATUS_USAGE, "sequence length 513", "8..512");
     config = config_of("copy", NULL);
     config.vocab_size = 31;
-    expect_refusal(config, STATUS_USAGE, "vocabulary size 31", "32..");
+    text_expect_refusal(config, STATUS_USAGE, "vocabulary size 31", "32..");
     config.vocab_size = -1;
-    expect_refusal(config, STATUS_USAGE, "vocabulary size -1", "32..");
+    text_expect_refusal(config, STATUS_USAGE, "vocabulary size -1", "32..");
     config = config_of("copy", NULL);
     config.limit = -1;
-    expect_refusal(config, STATUS_USAGE, "limit -1", "copy");
-    expect_refusal(config_of("copy", "somewhere"), STATUS_USAGE, "reads no directory", "somewhere");
+    text_expect_refusal(config, STATUS_USAGE, "limit -1", "copy");
+    text_expect_refusal(config_of("copy", "somewhere"), STATUS_USAGE, "reads no directory", "somewhere");
     config = config_of("copy", NULL);
     config.vocab = "v.txt";
-    expect_refusal(config, STATUS_USAGE, "reads no vocabulary", "v.txt");
+    text_expect_refusal(config, STATUS_USAGE, "reads no vocabulary", "v.txt");
     config = config_of("bible", folder->dir);
     config.classify = true;
-    expect_refusal(config, STATUS_USAGE, "bible has no classes", "gloss-classes");
+    text_expect_refusal(config, STATUS_USAGE, "bible has no classes", "gloss-classes");
 }
 
 static void check_samples(const TextSet *set, int64_t seq)
@@ -132,13 +86,13 @@ static void check_samples(const TextSet *set, int64_t seq)
 
 static void every_set_gives_sound_samples(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     static const char *const names[] = { "bible", "glosses", "text", "gloss-classes", "copy" };
     for (size_t i = 0; i < COUNT_OF(names); i++)
         for (int64_t seq = 8; seq <= 512; seq *= 4) {
             TextConfig config = config_of(names[i], strcmp(names[i], "copy") ? folder->dir : NULL);
             config.seq = seq;
-            TextSet *set = open_or_fail(config);
+            TextSet *set = text_open_or_fail(config);
             assert_non_null(strstr(text_names(), names[i]));
             assert_int_equal(text_vocab_size(set), 300);
             assert_int_equal(text_classes(set), strcmp(names[i], "gloss-classes") ? 0 : 10);
@@ -155,8 +109,8 @@ static void every_set_gives_sound_samples(void **state)
 /* The passages of a chapter are its words, in order; a chapter is on one side. */
 static void passages_make_up_the_chapters(void **state)
 {
-    const Folder *folder = *state;
-    TextSet *set = open_or_fail(config_of("bible", folder->dir));
+    const TextFolder *folder = *state;
+    TextSet *set = text_open_or_fail(config_of("bible", folder->dir));
     const Corpus *corpus = &set->corpus;
     assert_int_equal(corpus->documents, 2 * SAMPLE_BOOKS * SAMPLE_CHAPTERS);
     int64_t at[SPLIT_COUNT] = { 0, 0 }, sentence_ends = 0, passages = 0;
@@ -186,12 +140,12 @@ static void passages_make_up_the_chapters(void **state)
 /* Equal glosses must not be on both sides, whatever the seed. */
 static void no_text_is_in_both_splits(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     TextConfig config = config_of("glosses", folder->dir);
     config.seq = 128;
-    TextSet *set = open_or_fail(config);
+    TextSet *set = text_open_or_fail(config);
     config.seed = 99;
-    TextSet *other = open_or_fail(config);
+    TextSet *other = text_open_or_fail(config);
     assert_int_equal(text_count(set, SPLIT_TEST), text_count(other, SPLIT_TEST));
     Strings train;
     memset(&train, 0, sizeof train);
@@ -213,8 +167,8 @@ static void no_text_is_in_both_splits(void **state)
 
 static void the_ten_largest_classes_are_kept(void **state)
 {
-    const Folder *folder = *state;
-    TextSet *set = open_or_fail(config_of("gloss-classes", folder->dir));
+    const TextFolder *folder = *state;
+    TextSet *set = text_open_or_fail(config_of("gloss-classes", folder->dir));
     int64_t count[10] = { 0 };
     int32_t tokens[SEQ], types[SEQ];
     for (Split split = SPLIT_TRAIN; split < SPLIT_COUNT; split++)
@@ -230,13 +184,13 @@ static void the_ten_largest_classes_are_kept(void **state)
 
 static void limit_keeps_a_seeded_choice(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     TextConfig config = config_of("glosses", folder->dir);
-    TextSet *all = open_or_fail(config);
+    TextSet *all = text_open_or_fail(config);
     config.limit = 50;
-    TextSet *one = open_or_fail(config), *same = open_or_fail(config);
+    TextSet *one = text_open_or_fail(config), *same = text_open_or_fail(config);
     config.seed = 2;
-    TextSet *other = open_or_fail(config);
+    TextSet *other = text_open_or_fail(config);
     for (int split = 0; split < SPLIT_COUNT; split++) {
         assert_int_equal(text_count(one, split), 50);
         assert_memory_equal(one->samples[split], same->samples[split], 50 * sizeof(Sample));
@@ -257,7 +211,7 @@ static void limit_keeps_a_seeded_choice(void **state)
 
 static void a_given_vocabulary_is_used(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     char path[SAMPLE_PATH_BYTES], lines[3000] = "";
     for (int i = 0; i < 10; i++)
         sprintf(lines + strlen(lines), "[unused%d]\n", i);
@@ -265,11 +219,11 @@ static void a_given_vocabulary_is_used(void **state)
     static const char *const syllables[] = { "ba", "ke", "li", "mo", "nu", "ra", "se", "ti", "vo", "wu" };
     for (int i = 0; i < 10; i++)
         sprintf(lines + strlen(lines), "%s\n##%s\n", syllables[i], syllables[i]);
-    sample_write(sample_path(path, folder->cache, "vocab.txt"), lines, strlen(lines));
+    sample_write(sample_path(path, folder->empty, "vocab.txt"), lines, strlen(lines));
     TextConfig config = config_of("bible", folder->dir);
     config.vocab = path;
     config.vocab_size = 0;
-    TextSet *set = open_or_fail(config);
+    TextSet *set = text_open_or_fail(config);
     assert_int_equal(text_vocab_size(set), 36);
     int32_t tokens[SEQ], types[SEQ];
     text_read(set, SPLIT_TRAIN, 0, tokens, types);
@@ -278,21 +232,21 @@ static void a_given_vocabulary_is_used(void **state)
         assert_true(set->corpus.tokens.id[i] >= 15); /* every word has its syllables */
     text_close(set);
     config.vocab_size = 50;
-    set = open_or_fail(config);
+    set = text_open_or_fail(config);
     assert_string_equal(text_token(set, 36), "[unused10]");
     assert_int_equal(text_vocab_size(set), 50);
     text_close(set);
     config.vocab_size = 35;
-    expect_refusal(config, STATUS_INPUT, "vocab.txt", "more than 35 entries");
+    text_expect_refusal(config, STATUS_INPUT, "vocab.txt", "more than 35 entries");
 }
 
 static void copies_are_copies(void **state)
 {
     (void)state;
     TextConfig config = config_of("copy", NULL);
-    TextSet *set = open_or_fail(config);
+    TextSet *set = text_open_or_fail(config);
     config.seed = 2;
-    TextSet *other = open_or_fail(config);
+    TextSet *other = text_open_or_fail(config);
     int64_t lengths[SEQ + 1] = { 0 }, equal = 0;
     for (int64_t i = 0; i < 1000; i++) {
         int32_t tokens[SEQ], types[SEQ], again[SEQ];
@@ -348,21 +302,21 @@ static void expect_same_corpus(const Corpus *a, const Corpus *b)
 
 static void the_cache_gives_the_same_and_is_refused_when_damaged(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     char cache[SAMPLE_PATH_BYTES], path[SAMPLE_PATH_BYTES];
     sample_make_dir(cache);
     TextConfig config = config_of("gloss-classes", folder->dir);
-    TextSet *plain = open_or_fail(config);
+    TextSet *plain = text_open_or_fail(config);
     setenv("BATCHMARK_CACHE", sample_path(path, cache, "a/b/c"), 1); /* is made */
     char inner[SAMPLE_PATH_BYTES];
     strcpy(inner, path);
-    TextSet *first = open_or_fail(config);
+    TextSet *first = text_open_or_fail(config);
     expect_same_corpus(&plain->corpus, &first->corpus);
     size_t length;
     uint8_t *good = sample_read(only_file(inner, path), &length);
     ino_t inode = 0;
     for (size_t i = 0; i < 60; i++) {
-        TextSet *set = open_or_fail(config);
+        TextSet *set = text_open_or_fail(config);
         expect_same_corpus(&plain->corpus, &set->corpus);
         text_close(set);
         size_t now;
@@ -391,27 +345,27 @@ static void the_cache_gives_the_same_and_is_refused_when_damaged(void **state)
 
 static void the_cache_is_refused_when_the_source_changed(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     char cache[SAMPLE_PATH_BYTES], path[SAMPLE_PATH_BYTES];
     sample_make_dir(cache);
     setenv("BATCHMARK_CACHE", cache, 1);
     TextConfig config = config_of("gloss-classes", folder->dir);
-    TextSet *before = open_or_fail(config);
+    TextSet *before = text_open_or_fail(config);
     size_t length;
     uint8_t *text = sample_read(sample_path(path, folder->dir, "data.noun"), &length);
     memcpy(strstr((char *)text, "| ") + 2, "zz", 1); /* inside the licence: the corpus is the same */
     sample_write(path, text, length);
-    text_close(open_or_fail(config));
+    text_close(text_open_or_fail(config));
     char *gloss = strstr((char *)text, "\n0"); /* inside the first gloss */
     gloss = strstr(gloss, "| ") + 2;
     memcpy(gloss, "xy", 2);
     sample_write(path, text, length);
-    TextSet *after = open_or_fail(config);
+    TextSet *after = text_open_or_fail(config);
     assert_true(before->corpus.tokens.count != after->corpus.tokens.count ||
                 memcmp(before->corpus.tokens.id, after->corpus.tokens.id, 400) != 0 ||
                 before->corpus.vocab.entries.length != after->corpus.vocab.entries.length);
     config.vocab_size = 200; /* another vocabulary, another file */
-    TextSet *small = open_or_fail(config);
+    TextSet *small = text_open_or_fail(config);
     assert_int_equal(text_vocab_size(small), 200);
     text_close(small);
     text_close(before);
@@ -424,18 +378,18 @@ static void the_cache_is_refused_when_the_source_changed(void **state)
 
 static void a_cache_that_cannot_be_written_is_done_without(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     char path[SAMPLE_PATH_BYTES];
     setenv("BATCHMARK_CACHE", sample_path(path, folder->dir, "ot.bzs"), 1); /* a file */
-    text_close(open_or_fail(config_of("bible", folder->dir)));
+    text_close(text_open_or_fail(config_of("bible", folder->dir)));
     setenv("BATCHMARK_CACHE", "/proc/no", 1);
-    text_close(open_or_fail(config_of("bible", folder->dir)));
+    text_close(text_open_or_fail(config_of("bible", folder->dir)));
     char long_name[3000];
     memset(long_name, 'x', sizeof long_name - 1);
     long_name[0] = '/';
     long_name[sizeof long_name - 1] = '\0';
     setenv("BATCHMARK_CACHE", long_name, 1);
-    text_close(open_or_fail(config_of("bible", folder->dir)));
+    text_close(text_open_or_fail(config_of("bible", folder->dir)));
     setenv("BATCHMARK_CACHE", "", 1);
 }
 
@@ -451,7 +405,7 @@ static Status open_and_close(void *context)
 
 static void failing_allocations_are_reported(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     TextConfig configs[] = { config_of("text", folder->dir), config_of("gloss-classes", folder->dir),
                              config_of("copy", NULL) };
     for (size_t i = 0; i < COUNT_OF(configs); i++) {
@@ -474,7 +428,7 @@ static void the_real_packages_are_as_described(void **state)
     (void)state;
     TextConfig config = { .name = "gloss-classes", .seq = 128, .classify = true };
     if (access("/usr/share/wordnet/data.noun", R_OK) == 0) {
-        TextSet *set = open_or_fail(config);
+        TextSet *set = text_open_or_fail(config);
         assert_int_equal(text_count(set, SPLIT_TRAIN) + text_count(set, SPLIT_TEST), 63245); /* WordNet 3.0 */
         assert_string_equal(text_class_name(set, 3), "noun.attribute");
         assert_int_equal(text_vocab_size(set), 30522);
@@ -488,7 +442,7 @@ static void the_real_packages_are_as_described(void **state)
     }
     config = (TextConfig){ .name = "bible", .seq = 128, .vocab_size = 4000 };
     if (access("/usr/share/sword/modules/texts/ztext/engWEB2015eb/nt.bzz", R_OK) == 0) {
-        TextSet *set = open_or_fail(config);
+        TextSet *set = text_open_or_fail(config);
         assert_in_range(set->corpus.documents, 1400, 1600); /* chapters, prefaces among them */
         assert_in_range(set->corpus.tokens.count, 1100000, 1500000);
         text_close(set);
@@ -514,5 +468,5 @@ int main(void)
         cmocka_unit_test(failing_allocations_are_reported),
         cmocka_unit_test(the_real_packages_are_as_described),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, text_folder_setup, text_folder_teardown);
 }

@@ -1,8 +1,8 @@
 /* test_text_loader.c - batches of sequences: where they lie, what is masked, the same for any number of threads, every
  * sample once an epoch, how long a batch stays, shutdown. */
-#include "../datasets/text.h"
 #include "../datasets/text_source.h"
 #include "fault_alloc.h"
+#include "open_data.h"
 #include "sample_files.h"
 #include "sample_texts.h"
 
@@ -21,15 +21,6 @@ typedef struct Sets {
     TextSet *copy, *classes;
 } Sets;
 
-static TextSet *open_or_fail(TextConfig config)
-{
-    TextSet *set = NULL;
-    Status status = text_open(&config, &set);
-    if (status.code != STATUS_OK)
-        fail_msg("text_open: %s", status.text);
-    return set;
-}
-
 static int open_sets(void **state)
 {
     static Sets sets;
@@ -37,10 +28,10 @@ static int open_sets(void **state)
     setenv("BATCHMARK_CACHE", "", 1);
     sample_make_dir(dir);
     sample_write_wordnet(dir);
-    sets.copy = open_or_fail((TextConfig){ .name = "copy", .seq = SEQ, .vocab_size = 500, .seed = 3,
-                                              .limit = SAMPLES });
-    sets.classes = open_or_fail((TextConfig){ .name = "gloss-classes", .dir = dir, .seq = SEQ, .vocab_size = 300,
-                                                 .seed = 3 });
+    sets.copy = text_open_or_fail((TextConfig){ .name = "copy", .seq = SEQ, .vocab_size = 500, .seed = 3,
+                                                .limit = SAMPLES });
+    sets.classes = text_open_or_fail((TextConfig){ .name = "gloss-classes", .dir = dir, .seq = SEQ,
+                                                   .vocab_size = 300, .seed = 3 });
     sample_remove_tree(dir);
     *state = &sets;
     return 0;
@@ -239,7 +230,7 @@ static void masking_has_its_shares(void **state)
 {
     (void)state;
     TextConfig copies = { .name = "copy", .seq = 128, .vocab_size = 1000, .seed = 3, .limit = 4000 };
-    TextSet *set = open_or_fail(copies);
+    TextSet *set = text_open_or_fail(copies);
     const Vocab *vocab = &set->corpus.vocab;
     TextLoaderConfig config = training(40, TEXT_FIXED, 2);
     config.repeat = config.shuffle = false;
@@ -355,7 +346,7 @@ static void targets_are_capped(void **state)
 static void the_default_targets_suffice_for_the_shortest_sequences(void **state)
 {
     (void)state;
-    TextSet *set = open_or_fail((TextConfig){ .name = "copy", .seq = 8, .vocab_size = 64, .seed = 1, .limit = 500 });
+    TextSet *set = text_open_or_fail((TextConfig){ .name = "copy", .seq = 8, .vocab_size = 64, .seed = 1, .limit = 500 });
     for (TextPolicy policy = TEXT_FIXED; policy < TEXT_POLICY_COUNT; policy++) {
         TextLoaderConfig config = training(20, policy, 0);
         config.repeat = false;

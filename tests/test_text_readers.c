@@ -1,7 +1,7 @@
 /* test_text_readers.c - the readers of SWORD modules and WordNet files against every defect that those can have. */
-#include "../datasets/text.h"
 #include "../datasets/text_source.h"
 #include "fault_alloc.h"
+#include "open_data.h"
 #include "sample_files.h"
 #include "sample_texts.h"
 
@@ -16,57 +16,20 @@
 
 enum { SEQ = 32 };
 
-/* A folder with the files of both packages, and an empty one for single blocks. */
-typedef struct Folder {
-    char dir[SAMPLE_PATH_BYTES], other[SAMPLE_PATH_BYTES];
-} Folder;
-
-static int make_folder(void **state)
-{
-    static Folder folder;
-    setenv("BATCHMARK_CACHE", "", 1);
-    sample_make_dir(folder.dir);
-    sample_make_dir(folder.other);
-    sample_write_bible(folder.dir);
-    sample_write_wordnet(folder.dir);
-    *state = &folder;
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    Folder *folder = *state;
-    sample_remove_tree(folder->dir);
-    sample_remove_tree(folder->other);
-    return 0;
-}
-
 static TextConfig config_of(const char *name, const char *dir)
 {
     return (TextConfig){ .name = name, .dir = dir, .seq = SEQ, .vocab_size = 300, .seed = 1 };
 }
 
-static void expect_refusal(TextConfig config, StatusCode code, const char *word, const char *word2)
-{
-    TextSet *set = NULL;
-    int64_t live = fault_alloc_live();
-    Status status = text_open(&config, &set);
-    assert_null(set);
-    if (status.code != code || !strstr(status.text, word) || !strstr(status.text, word2))
-        fail_msg("expected %s with '%s' and '%s', got %s: %s", status_code_name(code), word, word2,
-                 status_code_name(status.code), status.text);
-    assert_int_equal(fault_alloc_live(), live);
-}
-
 /* ---- SWORD ---- */
 
 /* The texts that sword_read makes of one block, joined by '|'. */
-static Status read_block(const Folder *folder, const char *block, char *out)
+static Status read_block(const TextFolder *folder, const char *block, char *out)
 {
-    sample_write_ztext(folder->other, "block", &block, 1);
+    sample_write_ztext(folder->empty, "block", &block, 1);
     FileBytes index, data;
-    assert_int_equal(file_read(folder->other, "block.bzs", &index).code, STATUS_OK);
-    assert_int_equal(file_read(folder->other, "block.bzz", &data).code, STATUS_OK);
+    assert_int_equal(file_read(folder->empty, "block.bzs", &index).code, STATUS_OK);
+    assert_int_equal(file_read(folder->empty, "block.bzz", &data).code, STATUS_OK);
     Documents documents;
     memset(&documents, 0, sizeof documents);
     Status status = sword_read(&index, &data, &documents);
@@ -81,7 +44,7 @@ static Status read_block(const Folder *folder, const char *block, char *out)
     return status;
 }
 
-static void expect_osis(const Folder *folder, const char *block, const char *want)
+static void expect_osis(const TextFolder *folder, const char *block, const char *want)
 {
     char got[1000];
     Status status = read_block(folder, block, got);
@@ -90,7 +53,7 @@ static void expect_osis(const Folder *folder, const char *block, const char *wan
     assert_string_equal(got, want);
 }
 
-static void expect_bad_osis(const Folder *folder, const char *block, const char *word)
+static void expect_bad_osis(const TextFolder *folder, const char *block, const char *word)
 {
     char got[1000];
     Status status = read_block(folder, block, got);
@@ -100,7 +63,7 @@ static void expect_bad_osis(const Folder *folder, const char *block, const char 
 
 static void osis_loses_tags_and_footnotes(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     expect_osis(folder, "plain", "plain");
     expect_osis(folder, "a<w lemma=\"x\">b</w>c<l/>d", "abc d");
     expect_osis(folder, "a<note n='1'>x<note>y</note>&amp;<b>z</b></note>b<note/>c", "abc");
@@ -120,21 +83,21 @@ static void osis_loses_tags_and_footnotes(void **state)
 }
 
 /* Replaces bytes of a file while the set is opened, which must fail, and puts the old ones back. */
-static void expect_bad_file(const Folder *folder, const char *set, const char *name, const void *bytes, size_t length,
+static void expect_bad_file(const TextFolder *folder, const char *set, const char *name, const void *bytes, size_t length,
                             const char *word)
 {
     char path[SAMPLE_PATH_BYTES];
     size_t old_length;
     uint8_t *old = sample_read(sample_path(path, folder->dir, name), &old_length);
     sample_write(path, bytes, length);
-    expect_refusal(config_of(set, folder->dir), STATUS_INPUT, name, word);
+    text_expect_refusal(config_of(set, folder->dir), STATUS_INPUT, name, word);
     sample_write(path, old, old_length);
     free(old);
 }
 
 static void damaged_sword_files_are_refused(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     char path[SAMPLE_PATH_BYTES];
     size_t index_length, data_length;
     uint8_t *index = sample_read(sample_path(path, folder->dir, "ot.bzs"), &index_length);
@@ -146,7 +109,7 @@ static void damaged_sword_files_are_refused(void **state)
     expect_bad_file(folder, "bible", "ot.bzs", zeros, 24, "holds no text");
 
     sample_write(sample_path(path, folder->dir, "ot.bzz"), data, data_length - 1);
-    expect_refusal(config_of("bible", folder->dir), STATUS_INPUT, "ot.bzs", "block 2 ends at byte");
+    text_expect_refusal(config_of("bible", folder->dir), STATUS_INPUT, "ot.bzs", "block 2 ends at byte");
     sample_write(path, data, data_length);
     const struct { int byte; uint8_t value; const char *file, *word; } changes[] = {
         { 3, 0xFF, "ot.bzs", "block 0 ends at byte" },      /* offset */
@@ -161,7 +124,7 @@ static void damaged_sword_files_are_refused(void **state)
         uint8_t old = index[changes[i].byte];
         index[changes[i].byte] = changes[i].value;
         sample_write(sample_path(path, folder->dir, "ot.bzs"), index, index_length);
-        expect_refusal(config_of("bible", folder->dir), STATUS_INPUT, changes[i].file, changes[i].word);
+        text_expect_refusal(config_of("bible", folder->dir), STATUS_INPUT, changes[i].file, changes[i].word);
         index[changes[i].byte] = old;
         sample_write(path, index, index_length);
     }
@@ -169,7 +132,7 @@ static void damaged_sword_files_are_refused(void **state)
     for (size_t at = 0; at < data_length; at += data_length / 50) { /* zlib's own checksum finds any other change */
         data[at] ^= 0x10;
         sample_write(sample_path(path, folder->dir, "ot.bzz"), data, data_length);
-        expect_refusal(config_of("bible", folder->dir), STATUS_INPUT, "ot.bzz", "zlib data");
+        text_expect_refusal(config_of("bible", folder->dir), STATUS_INPUT, "ot.bzz", "zlib data");
         data[at] ^= 0x10;
     }
     sample_write(sample_path(path, folder->dir, "ot.bzz"), data, data_length);
@@ -181,7 +144,7 @@ static void damaged_sword_files_are_refused(void **state)
 
 static void damaged_wordnet_files_are_refused(void **state)
 {
-    const Folder *folder = *state;
+    const TextFolder *folder = *state;
     static const struct { const char *text, *word; } cases[] = {
         { "  only a licence\n", "holds no synset" },
         { "00000000 03 n 01 x | a gloss", "line 1 has no end" },
@@ -202,7 +165,7 @@ static void damaged_wordnet_files_are_refused(void **state)
     uint8_t *text = sample_read(sample_path(path, folder->dir, "data.noun"), &length);
     memmove(text + 5000, text + 5001, length - 5001); /* one byte is missing somewhere */
     sample_write(path, text, length - 1);
-    expect_refusal(config_of("glosses", folder->dir), STATUS_INPUT, "data.noun", "synset offset");
+    text_expect_refusal(config_of("glosses", folder->dir), STATUS_INPUT, "data.noun", "synset offset");
     sample_write_wordnet(folder->dir);
     free(text);
     static const char one_file[] = "00000000 03 n | a\n00000018 03 n | b\n";
@@ -211,17 +174,17 @@ static void damaged_wordnet_files_are_refused(void **state)
 
 static void missing_files_are_named(void **state)
 {
-    const Folder *folder = *state;
-    expect_refusal(config_of("bible", "/nowhere"), STATUS_INPUT, "/nowhere/ot.bzs", "No such file");
+    const TextFolder *folder = *state;
+    text_expect_refusal(config_of("bible", "/nowhere"), STATUS_INPUT, "/nowhere/ot.bzs", "No such file");
     TextConfig config = config_of("bible", folder->dir);
     config.vocab = "/nowhere/vocab.txt";
-    expect_refusal(config, STATUS_INPUT, "/nowhere/vocab.txt", "No such file");
+    text_expect_refusal(config, STATUS_INPUT, "/nowhere/vocab.txt", "No such file");
     config.vocab = folder->dir;
-    expect_refusal(config, STATUS_INPUT, folder->dir, "not a regular file");
+    text_expect_refusal(config, STATUS_INPUT, folder->dir, "not a regular file");
     if (access("/usr/share/wordnet", F_OK) != 0)
-        expect_refusal(config_of("glosses", NULL), STATUS_INPUT, "apt install wordnet-base", "/usr/share/wordnet");
+        text_expect_refusal(config_of("glosses", NULL), STATUS_INPUT, "apt install wordnet-base", "/usr/share/wordnet");
     if (access("/usr/share/sword", F_OK) != 0)
-        expect_refusal(config_of("text", NULL), STATUS_INPUT, "apt install sword-text-web", "--data-dir");
+        text_expect_refusal(config_of("text", NULL), STATUS_INPUT, "apt install sword-text-web", "--data-dir");
 }
 
 int main(void)
@@ -232,5 +195,5 @@ int main(void)
         cmocka_unit_test(damaged_wordnet_files_are_refused),
         cmocka_unit_test(missing_files_are_named),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, text_folder_setup, text_folder_teardown);
 }

@@ -1,5 +1,6 @@
-/* test_cpu_backend.c - what the CPU backend owes beyond right numbers (test_ops_cpu.c): options and description, layouts
- * and their ids, memory, failed allocations, and that oneDNN runs neither reference loops nor reorders in a step. */
+/* test_cpu_backend.c - what the CPU backend owes beyond right numbers (test_ops_cpu.c, test_conv_cpu.c): options and
+ * description, layouts and their ids, memory, failed allocations, and that oneDNN runs neither reference loops nor reorders
+ * in a step. */
 #include "../kernels/cpu/capacity.h"
 #include "../kernels/backend.h"
 #include "fault_alloc.h"

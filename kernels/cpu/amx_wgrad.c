@@ -12,8 +12,8 @@
  *
  * Pixels are taken in chunks whose packed form stays in the second-level cache; the 16 x 16 blocks of dw are loaded and
  * stored once a chunk. Threads share the blocks of dw as a grid, and each packs what its part needs: nothing to wait for,
- * and the order of sums does not depend on timing. Measured on ResNet-50 (224, batch 8, two Sapphire Rapids
- * cores): 73 ms for all weight gradients, oneDNN 2.6.3 330-400 ms. */
+ * and the order of sums does not depend on timing. On ResNet-50 (224, batch 8, two Sapphire Rapids cores) all
+ * weight gradients together take a fifth of oneDNN 2.6.3's time. */
 #include "amx_wgrad.h"
 
 #include "amx.h"

@@ -79,8 +79,14 @@ static inline void   backend_describe(Backend *be, BackendInfo *info) { be->vtab
 static inline Status backend_alloc(Backend *be, size_t bytes, void **address) { return be->vtable->alloc(be, bytes, address); }
 static inline void   backend_free(Backend *be, void *address) { be->vtable->free(be, address); }
 static inline size_t backend_bytes(Backend *be, const Tensor *t) { return be->vtable->bytes(be, t); }
-static inline Status backend_upload(Backend *be, const Tensor *t, void *device, const void *host) { return be->vtable->upload(be, t, device, host); }
-static inline Status backend_download(Backend *be, const Tensor *t, const void *device, void *host) { return be->vtable->download(be, t, device, host); }
+static inline Status backend_upload(Backend *be, const Tensor *t, void *device, const void *host)
+{
+    return be->vtable->upload(be, t, device, host);
+}
+static inline Status backend_download(Backend *be, const Tensor *t, const void *device, void *host)
+{
+    return be->vtable->download(be, t, device, host);
+}
 static inline Status backend_sync(Backend *be) { return be->vtable->sync(be); }
 
 /* query with needs set up first; a kernel without query needs nothing. */

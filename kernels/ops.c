@@ -181,7 +181,13 @@ const char *op_format(const OpDesc *op, char *text, size_t size)
 {
     size_t n = 0;
     char tensor[64];
-#define PUT(...) do { if (n < size) { int m_ = snprintf(text + n, size - n, __VA_ARGS__); n += m_ > 0 ? (size_t)m_ : 0; } } while (0)
+#define PUT(...)                                                \
+    do {                                                        \
+        if (n < size) {                                         \
+            int m_ = snprintf(text + n, size - n, __VA_ARGS__); \
+            n += m_ > 0 ? (size_t)m_ : 0;                       \
+        }                                                       \
+    } while (0)
     PUT("%s", op_names[op->kind]);
     for (int i = 0; i < op->n_in; i++)
         PUT(" %s", tensor_format(&op->in[i], tensor, sizeof tensor));

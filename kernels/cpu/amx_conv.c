@@ -21,7 +21,8 @@
 #include <omp.h>
 #include <string.h>
 
-enum { MAX_TAPS = 49, MAX_STEP = 4, MAX_PIECES = 64, PIECE_BYTES = 768 << 10, TILE_PAIR = 2 * AMX_BLOCK, WEIGHT_BLOCK = AMX_STEP * AMX_BLOCK };
+enum { MAX_TAPS = 49, MAX_STEP = 4, MAX_PIECES = 64, PIECE_BYTES = 768 << 10 };
+enum { TILE_PAIR = 2 * AMX_BLOCK, WEIGHT_BLOCK = AMX_STEP * AMX_BLOCK };
 
 typedef struct Tap { int row, column, index; } Tap; /* place in the input relative to the output; number in the weights */
 

@@ -99,7 +99,8 @@ static void pack_a(const Work *w, int64_t row, int64_t rows, int64_t term, int64
 
 static void pack_b(const Work *w, int64_t column, int64_t columns, int64_t term, int64_t terms)
 {
-    const int64_t steps = ceil_div(terms, AMX_STEP), length = w->plan.columns, blocks = ceil_div(columns, AMX_BLOCK), all = w->plan.terms;
+    const int64_t steps = ceil_div(terms, AMX_STEP), blocks = ceil_div(columns, AMX_BLOCK);
+    const int64_t length = w->plan.columns, all = w->plan.terms;
     const bool    wide = w->op->in[1].dtype == DTYPE_F32;
     if (w->op->kind == OP_linear_wgrad)
         amx_pack_pairs(w->x + term * length + column, length, terms, columns, steps, false, w->b, steps * AMX_TILE);
@@ -108,9 +109,11 @@ static void pack_b(const Work *w, int64_t column, int64_t columns, int64_t term,
     else if (w->op->kind == OP_linear)
         amx_pack_rows((const uint16_t *)w->y + column * all + term, all, columns, terms, blocks, true, w->b);
     else if (wide)
-        amx_pack_pairs_of((const float *)w->y + term * length + column, true, length, terms, columns, steps, false, w->b, steps * AMX_TILE);
+        amx_pack_pairs_of((const float *)w->y + term * length + column, true, length, terms, columns, steps, false, w->b,
+                          steps * AMX_TILE);
     else
-        amx_pack_pairs((const uint16_t *)w->y + term * length + column, length, terms, columns, steps, false, w->b, steps * AMX_TILE);
+        amx_pack_pairs((const uint16_t *)w->y + term * length + column, length, terms, columns, steps, false, w->b,
+                       steps * AMX_TILE);
 }
 
 /* Sums (height, width) to y or dx. */
@@ -123,7 +126,8 @@ static void store_bf16(const Work *w, const Block *k, const float *sums)
     const __m512    bias1 = w->bias ? _mm512_maskz_loadu_ps(mask1, w->bias + k->column + AMX_BLOCK) : _mm512_setzero_ps();
     uint16_t       *to = (uint16_t *)w->out + k->row * w->plan.columns + k->column;
     for (int64_t i = 0; i < k->height; i++, to += w->plan.columns, sums += UNIT) {
-        const __m512 low = _mm512_add_ps(_mm512_load_ps(sums), bias0), high = _mm512_add_ps(_mm512_load_ps(sums + AMX_BLOCK), bias1);
+        const __m512 low = _mm512_add_ps(_mm512_load_ps(sums), bias0);
+        const __m512 high = _mm512_add_ps(_mm512_load_ps(sums + AMX_BLOCK), bias1);
         _mm512_mask_storeu_epi16(to, mask0 | (__mmask32)mask1 << 16, (__m512i)_mm512_cvtne2ps_pbh(high, low));
     }
 }

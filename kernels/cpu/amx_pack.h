@@ -55,8 +55,8 @@ static inline void amx_store_tile(uint16_t *to, const __m512i v[16])
 }
 
 /* Blocks of 16 rows by 32 features, as they are or turned: [blocks][size / 32, rounded up] tiles. `wide` has to be a constant. */
-static inline __attribute__((always_inline)) void amx_pack_rows_of(const void *from, bool wide, int64_t row, int64_t rows, int64_t size,
-                                                             int64_t blocks, bool turn, uint16_t *to)
+static inline __attribute__((always_inline)) void amx_pack_rows_of(const void *from, bool wide, int64_t row, int64_t rows,
+                                                                   int64_t size, int64_t blocks, bool turn, uint16_t *to)
 {
     __m512i v[16];
     for (int64_t b = 0; b < blocks; b++, rows -= AMX_BLOCK)
@@ -104,8 +104,9 @@ static inline __attribute__((always_inline)) void amx_load_pairs(const void *fro
 
 /* 16 pairs of rows by 16 features, as they are or turned: tile (feature block f, row block b) at to + f step + b AMX_TILE.
  * `wide` has to be a constant. */
-static inline __attribute__((always_inline)) void amx_pack_pairs_of(const void *from, bool wide, int64_t row, int64_t rows, int64_t size,
-                                                              int64_t blocks, bool turn, uint16_t *to, int64_t step)
+static inline __attribute__((always_inline)) void amx_pack_pairs_of(const void *from, bool wide, int64_t row, int64_t rows,
+                                                                    int64_t size, int64_t blocks, bool turn, uint16_t *to,
+                                                                    int64_t step)
 {
     __m512i v[16];
     for (int64_t b = 0; b < blocks; b++, rows -= AMX_STEP, to += AMX_TILE)

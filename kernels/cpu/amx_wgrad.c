@@ -13,7 +13,7 @@
  * Pixels are taken in chunks whose packed form stays in the second-level cache; the 16 x 16 blocks of dw are loaded and
  * stored once a chunk. Threads share the blocks of dw as a grid, and each packs what its part needs: nothing to wait for,
  * and the order of sums does not depend on timing. On ResNet-50 (224, batch 8, two Sapphire Rapids cores) all
- * weight gradients together take a fifth of oneDNN 2.6.3's time. */
+ * weight gradients together take about a fifth of oneDNN 2.6.3's time. */
 #include "amx_wgrad.h"
 
 #include "amx.h"
@@ -333,7 +333,8 @@ static void run_chunk(const Plan *plan, const Share *s, const uint16_t *x, const
     multiply_chunk(plan, s, images, plan->image_steps, block_elements, zero, dw);
 }
 
-static void run_share(const Plan *plan, int thread, bool accumulate, const uint16_t *x, const uint16_t *dy, float *dw, void *scratch)
+static void run_share(const Plan *plan, int thread, bool accumulate, const uint16_t *x, const uint16_t *dy, float *dw,
+                      void *scratch)
 {
     const int row = thread / plan->k_threads, column = thread % plan->k_threads;
     int64_t   c0, c1, k0, k1;

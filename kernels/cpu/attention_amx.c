@@ -76,7 +76,8 @@ size_t attention_amx_scratch(int64_t rows, int64_t size, bool gradient)
 /* A block's scores or dp: its rows times what is turned. */
 static void multiply_features(const Work *w, const uint16_t *rows, const uint16_t *turned, float *c)
 {
-    amx_multiply_all(&(AmxProduct){ rows, turned, c, 2, w->rows16, w->size32, w->size32 * TILE, w->size32 * TILE, w->s_pitch, false });
+    amx_multiply_all(&(AmxProduct){ rows, turned, c, 2, w->rows16, w->size32, w->size32 * TILE, w->size32 * TILE, w->s_pitch,
+                                    false });
 }
 
 /* A block's y or dq. */

@@ -62,7 +62,8 @@ ALWAYS_INLINE uint64_t dropout_above(VecW even, VecW odd, uint16_t last)
 {
 #ifdef __AVX512BW__
     const __m512i limit = _mm512_set1_epi16((short)last);
-    const __m512i low = _mm512_unpacklo_epi64((__m512i)even, (__m512i)odd), high = _mm512_unpackhi_epi64((__m512i)even, (__m512i)odd);
+    const __m512i low = _mm512_unpacklo_epi64((__m512i)even, (__m512i)odd);
+    const __m512i high = _mm512_unpackhi_epi64((__m512i)even, (__m512i)odd);
     return _mm512_cmpgt_epu16_mask(low, limit) | (uint64_t)_mm512_cmpgt_epu16_mask(high, limit) << 32;
 #else
     uint64_t bits = 0;

@@ -168,7 +168,8 @@ ALWAYS_INLINE RowMeans gather_row(Dtype t, const Backward *b, int64_t row, float
 }
 
 /* d = invstd (g - mean of g - n mean of g n), at sum; dx may lie on dy. */
-ALWAYS_INLINE void output_block(Dtype t, bool drops, const Backward *b, int64_t row, int64_t j, RowMeans m, uint32_t keep, int lanes)
+ALWAYS_INLINE void output_block(Dtype t, bool drops, const Backward *b, int64_t row, int64_t j, RowMeans m, uint32_t keep,
+                                int lanes)
 {
     const int64_t i = row * b->k + j;
     const float   mean = b->mean[row], invstd = b->invstd[row];
@@ -238,9 +239,9 @@ static Status layernorm_grad_run(Backend *base, const OpDesc *op, void *state, v
     const int     threads = cpu_of(base)->threads, n = op->n_in;
     const int64_t rows = op->in[0].dim[0], k = op->in[0].dim[1];
     const bool    drops = op->attr.dropout > 0;
-    Backward b = { .rows = rows, .k = k, .padded = (k + LANES - 1) / LANES * LANES, .chunk = chunk_rows(rows), .sum = buf[0], .dy = buf[1],
-                   .gamma = buf[2], .mean = buf[3], .invstd = buf[4], .dx = buf[n], .dresidual = drops ? buf[n + 3] : NULL,
-                   .partial = scratch, .dtype = op->in[0].dtype, .drops = drops };
+    Backward b = { .rows = rows, .k = k, .padded = (k + LANES - 1) / LANES * LANES, .chunk = chunk_rows(rows),
+                   .sum = buf[0], .dy = buf[1], .gamma = buf[2], .mean = buf[3], .invstd = buf[4], .dx = buf[n],
+                   .dresidual = drops ? buf[n + 3] : NULL, .partial = scratch, .dtype = op->in[0].dtype, .drops = drops };
     if (drops)
         b.dropout = dropout_vec(buf[5], op->attr.stream, k, op->attr.dropout);
 #pragma omp parallel for num_threads(threads) schedule(static)

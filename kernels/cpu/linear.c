@@ -105,9 +105,11 @@ static Status linear_prepare(Backend *base, const OpDesc *op, void **state)
     TRY_GOTO(status, linear_pd_create(be, op, &pd), done);
     TRY_GOTO(status, prim_create(be, &s->prim, pd, 0), done);
     TRY_GOTO(status, prim_bind(be, &s->prim, DNNL_ARG_SRC, dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0), wgrad, 0), done);
-    TRY_GOTO(status, prim_bind(be, &s->prim, DNNL_ARG_WEIGHTS, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0), !wgrad, 0), done);
+    TRY_GOTO(status, prim_bind(be, &s->prim, DNNL_ARG_WEIGHTS, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0),
+                               !wgrad, 0), done);
     if (op->n_in == 3)
-        TRY_GOTO(status, prim_bind(be, &s->prim, DNNL_ARG_BIAS, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1), 2, 0), done);
+        TRY_GOTO(status, prim_bind(be, &s->prim, DNNL_ARG_BIAS, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1),
+                                   2, 0), done);
     status = prim_bind(be, &s->prim, DNNL_ARG_DST, dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0), op->n_in, 0);
 done:
     if (pd)

@@ -1,7 +1,8 @@
 /* vec.h - sixteen floats at a time: loads and stores of f32 and bf16, bit masks; the width of one nChw16c block.
  *
  * GCC vector extensions, so the compiler lowers them to whatever the target has; intrinsics only where AVX-512 has an
- * instruction that the extension cannot express or the compiler does not find. Pass the type as a constant: the branch on it then folds away. */
+ * instruction that the extension cannot express or the compiler does not find. Pass the type as a constant: the branch on it
+ * then folds away. */
 #ifndef BATCHMARK_KERNELS_CPU_VEC_H
 #define BATCHMARK_KERNELS_CPU_VEC_H
 

@@ -22,7 +22,8 @@
 #define HAVE_GEMM 0
 #endif
 
-enum { CHUNK_BYTES = 1 << 20, MAX_TERMS = 768, MAX_TERMS_WGRAD = 1536 };
+/* Terms of a chunk: where c is turned it is best added to seldom. */
+enum { CHUNK_BYTES = 1200 << 10, MAX_TERMS = 384, MAX_TERMS_FORWARD = 768 };
 
 typedef struct Plan {
     int64_t rows, columns, terms;
@@ -64,7 +65,7 @@ static Plan plan_make(const OpDesc *op, int threads)
         p = (Plan){ .rows = a->dim[0], .columns = b->dim[1], .terms = b->dim[0] };
     if (op->kind == OP_linear_wgrad)
         p = (Plan){ .rows = b->dim[1], .columns = a->dim[1], .terms = a->dim[0] };
-    p.chunk_terms = even_piece(p.terms, op->kind == OP_linear_wgrad ? MAX_TERMS_WGRAD : MAX_TERMS, LANES);
+    p.chunk_terms = even_piece(p.terms, op->kind == OP_linear ? MAX_TERMS_FORWARD : MAX_TERMS, LANES);
     p.row_threads = 1;
     p.column_threads = threads;
     for (int r = 2; r <= threads; r++)
@@ -145,20 +146,28 @@ static void pack_a(const Work *w, int64_t row, int height, int64_t term, int64_t
 static int panel_vectors(int64_t columns, int64_t j) { return columns - j > LANES ? TILE_VECTORS : 1; }
 
 /* A chunk of b: panels of 32 columns, or 16 at the end, [terms][32] each. */
-static void pack_b(const Work *w, int64_t column, int64_t columns, int64_t term, int64_t terms)
+static void pack_b_turned(const Work *w, int64_t column, int64_t columns, int64_t term, int64_t terms)
 {
-    for (int64_t j = 0; j < columns && w->kind == OP_linear; j += LANES) {
+    for (int64_t j = 0; j < columns; j += LANES) {
         const int64_t panel = j / TILE_WIDTH * TILE_WIDTH, pitch = panel_vectors(columns, panel) * LANES;
         for (int64_t t = 0; t < terms; t += LANES)
             turn_block(w->from_b + (column + j) * w->b_length + term + t, w->b_length, columns - j, terms - t,
                        w->b + panel * terms + t * pitch + j % TILE_WIDTH, pitch);
     }
-    for (int64_t t = 0; t < terms && w->kind != OP_linear; t++) {
-        const float *from = w->from_b + (term + t) * w->b_length + column;
-        for (int64_t j = 0; j < columns; j += LANES) {
-            const int64_t panel = j / TILE_WIDTH * TILE_WIDTH, pitch = panel_vectors(columns, panel) * LANES;
-            _mm512_storeu_ps(w->b + panel * terms + t * pitch + j % TILE_WIDTH, _mm512_maskz_loadu_ps(mask_of(columns - j), from + j));
+}
+
+static void pack_b_rows(const Work *w, int64_t column, int64_t columns, int64_t term, int64_t terms)
+{
+    const int64_t whole = columns / TILE_WIDTH * TILE_WIDTH, rest = columns - whole, pitch = panel_vectors(columns, whole) * LANES;
+    for (int64_t t = 0; t < terms; t++) {
+        const float *from = w->from_b + (term + t) * w->b_length + column, *end = from + whole;
+        float       *to = w->b + t * TILE_WIDTH;
+        for (; from < end; from += TILE_WIDTH, to += terms * TILE_WIDTH) {
+            _mm512_storeu_ps(to, _mm512_loadu_ps(from));
+            _mm512_storeu_ps(to + LANES, _mm512_loadu_ps(from + LANES));
         }
+        for (int64_t j = 0; j < rest; j += LANES)
+            _mm512_storeu_ps(w->b + whole * terms + t * pitch + j, _mm512_maskz_loadu_ps(mask_of(rest - j), from + j));
     }
 }
 
@@ -197,18 +206,65 @@ static void store_turned(const Work *w, const Tile *k, const float *sums)
     }
 }
 
-/* All rows of the thread with a packed chunk of b. */
-static void multiply_chunk(const Work *w, int64_t column, int64_t columns, int64_t term, int64_t terms)
+/* `rows` times `columns` elements from `first` on, within `groups` groups of terms. */
+static Ahead ahead_make(const float *first, int64_t rows, int64_t columns, int64_t length, int64_t groups)
+{
+    const int64_t lines = ceil_div(columns * (int64_t)sizeof(float) + 63, 64);
+    Ahead h = { .line = (const char *)first, .rows = rows, .left = lines, .row_lines = lines };
+    h.skip = (length * (int64_t)sizeof(float)) - lines * 64;
+    h.rate = (int)ceil_div(rows * lines, groups);
+    return h;
+}
+
+/* The rows of a after `row`. */
+static Ahead ahead_a(const Work *w, int64_t row, int64_t term, int64_t terms, int64_t groups)
+{
+    const int64_t height = least(TILE_HEIGHT, w->row_end - row);
+    if (height <= 0)
+        return (Ahead){ 0 };
+    return w->kind == OP_linear_wgrad ? ahead_make(w->from_a + term * w->a_length + row, terms, height, w->a_length, groups)
+                                      : ahead_make(w->from_a + row * w->a_length + term, height, terms, w->a_length, groups);
+}
+
+/* A chunk of b, or of the terms and columns that exist of it. */
+typedef struct Chunk { int64_t column, columns, term, terms; } Chunk;
+
+static Chunk chunk_at(const Work *w, int64_t column, int64_t term)
+{
+    const Plan *p = &w->plan;
+    return (Chunk){ column, least(p->chunk_columns, w->column_end - column), term, least(p->chunk_terms, p->terms - term) };
+}
+
+/* Asks for a tile of c, which lies in rows of `c_length`. */
+static void ahead_c(const Work *w, const Tile *k)
+{
+    const bool   turned = w->kind == OP_linear;
+    const float *line = w->c + (turned ? k->column * w->c_length + k->row : k->row * w->c_length + k->column);
+    const int    rows = turned ? k->width : k->height, columns = turned ? k->height : k->width;
+    for (int i = 0; i < rows; i++, line += w->c_length) {
+        __builtin_prefetch(line, 1);
+        __builtin_prefetch(line + columns - 1, 1);
+    }
+}
+
+/* All rows of the thread with a packed chunk of b; the next one is asked for on the way. */
+static void multiply_chunk(const Work *w, Chunk c, Chunk next)
 {
     _Alignas(64) float sums[TILE_HEIGHT * TILE_WIDTH];
+    const int64_t panels = ceil_div(w->row_end - w->row, TILE_HEIGHT), groups = ceil_div(c.columns, TILE_WIDTH) * ceil_div(c.terms, LANES);
+    Ahead ahead[2] = { { 0 }, { 0 } };
+    if (w->kind != OP_linear && next.columns > 0)
+        ahead[1] = ahead_make(w->from_b + next.term * w->b_length + next.column, next.terms, next.columns, w->b_length, panels * groups);
     for (int64_t row = w->row; row < w->row_end; row += TILE_HEIGHT) {
-        Tile k = { .row = row, .height = (int)least(TILE_HEIGHT, w->row_end - row), .add = w->accumulate || term > 0,
-                   .last = term + terms == w->plan.terms };
-        pack_a(w, row, k.height, term, terms);
-        for (int64_t j = 0; j < columns; j += TILE_WIDTH) {
-            k.column = column + j;
-            k.width = (int)least(TILE_WIDTH, columns - j);
-            tile_multiply(k.height, panel_vectors(columns, j), terms, w->a, w->b + j * terms, sums);
+        Tile k = { .row = row, .height = (int)least(TILE_HEIGHT, w->row_end - row), .add = w->accumulate || c.term > 0,
+                   .last = c.term + c.terms == w->plan.terms };
+        pack_a(w, row, k.height, c.term, c.terms);
+        ahead[0] = ahead_a(w, row + TILE_HEIGHT, c.term, c.terms, groups);
+        for (int64_t j = 0; j < c.columns; j += TILE_WIDTH) {
+            k.column = c.column + j;
+            k.width = (int)least(TILE_WIDTH, c.columns - j);
+            ahead_c(w, &k);
+            tile_multiply(k.height, panel_vectors(c.columns, j), c.terms, w->a, w->b + j * c.terms, sums, ahead);
             if (w->kind == OP_linear)
                 store_turned(w, &k, sums);
             else
@@ -220,12 +276,17 @@ static void multiply_chunk(const Work *w, int64_t column, int64_t columns, int64
 static void run_share(const Work *w)
 {
     const Plan *p = &w->plan;
-    for (int64_t column = w->column; column < w->column_end && w->row < w->row_end; column += p->chunk_columns)
-        for (int64_t term = 0; term < p->terms; term += p->chunk_terms) {
-            const int64_t columns = least(p->chunk_columns, w->column_end - column), terms = least(p->chunk_terms, p->terms - term);
-            pack_b(w, column, columns, term, terms);
-            multiply_chunk(w, column, columns, term, terms);
-        }
+    if (w->row >= w->row_end || w->column >= w->column_end)
+        return;
+    for (Chunk c = chunk_at(w, w->column, 0), next; c.columns > 0; c = next) {
+        const bool last = c.term + c.terms == p->terms;
+        next = chunk_at(w, last ? c.column + c.columns : c.column, last ? 0 : c.term + c.terms);
+        if (w->kind == OP_linear)
+            pack_b_turned(w, c.column, c.columns, c.term, c.terms);
+        else
+            pack_b_rows(w, c.column, c.columns, c.term, c.terms);
+        multiply_chunk(w, c, next);
+    }
 }
 
 void gemm_f32_run(const CpuBackend *be, const OpDesc *op, void *const *buf, void *scratch)

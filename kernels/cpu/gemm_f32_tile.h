@@ -16,7 +16,7 @@ enum { TILE_HEIGHT = 14, TILE_VECTORS = 2, TILE_WIDTH = TILE_VECTORS * LANES, TI
 #ifdef __AVX512F__
 
 /* How far ahead lines of b are asked for, in floats: the hardware prefetcher alone loses a tenth. */
-enum { TILE_AHEAD = 16 * TILE_WIDTH };
+enum { TILE_AHEAD = 8 * TILE_WIDTH };
 
 /* Rows of the tile, each a pair of named registers: gcc 12 leaves an array of so many in memory. */
 #define TILE_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
@@ -35,12 +35,34 @@ enum { TILE_AHEAD = 16 * TILE_WIDTH };
             _mm512_store_ps(sums + i * TILE_WIDTH + LANES, high##i);  \
     }
 
-ALWAYS_INLINE void tile_sum(int height, int vectors, int64_t terms, const float *a, const float *b, float *sums)
+/* Memory that will be packed next: rows of whole lines, asked for while the tiles before it are multiplied. */
+typedef struct Ahead {
+    const char *line;
+    int64_t     rows, left, row_lines; /* rows to come, lines left of this one, lines of each */
+    int64_t     skip;                  /* bytes from the end of a row to the next one */
+    int         rate;                  /* lines for each group of sixteen terms */
+} Ahead;
+
+ALWAYS_INLINE void ahead_step(Ahead *h)
+{
+    for (int n = h->rate; n > 0 && h->rows > 0; n--, h->line += 64) {
+        _mm_prefetch(h->line, _MM_HINT_T1);
+        if (--h->left == 0) {
+            h->left = h->row_lines;
+            h->line += h->skip;
+            h->rows--;
+        }
+    }
+}
+
+ALWAYS_INLINE void tile_sum(int height, int vectors, int64_t terms, const float *a, const float *b, float *sums, Ahead ahead[2])
 {
     TILE_ROWS(TILE_CLEAR)
     for (int64_t group = 0; group < terms; group += LANES, a += TILE_GROUP - LANES) {
         for (int i = 0; i < height; i++)
             _mm_prefetch((const char *)(a + TILE_GROUP + i * LANES), _MM_HINT_T0);
+        ahead_step(&ahead[0]);
+        ahead_step(&ahead[1]);
         for (const float *end = a + (terms - group < LANES ? terms - group : LANES); a < end; a++, b += vectors * LANES) {
             const __m512 b_low = _mm512_loadu_ps(b), b_high = vectors == TILE_VECTORS ? _mm512_loadu_ps(b + LANES) : b_low;
             for (int j = 0; j < vectors; j++)
@@ -54,13 +76,13 @@ ALWAYS_INLINE void tile_sum(int height, int vectors, int64_t terms, const float 
 #define TILE_CASE(h)                                        \
     case h:                                                 \
         if (vectors == TILE_VECTORS)                        \
-            tile_sum(h, TILE_VECTORS, terms, a, b, sums);   \
+            tile_sum(h, TILE_VECTORS, terms, a, b, sums, ahead);   \
         else                                                \
-            tile_sum(h, 1, terms, a, b, sums);              \
+            tile_sum(h, 1, terms, a, b, sums, ahead);              \
         break;
 
 /* sums is [14][32], 64-byte aligned; height 1..14, vectors 1 or 2. */
-static inline void tile_multiply(int height, int vectors, int64_t terms, const float *a, const float *b, float *sums)
+static inline void tile_multiply(int height, int vectors, int64_t terms, const float *a, const float *b, float *sums, Ahead ahead[2])
 {
     switch (height) {
     TILE_CASE(14) TILE_CASE(13) TILE_CASE(12) TILE_CASE(11) TILE_CASE(10) TILE_CASE(9) TILE_CASE(8)

@@ -23,13 +23,16 @@
 #endif
 
 /* Terms of a chunk: where c is turned it is best added to seldom. */
-enum { CHUNK_BYTES = 1200 << 10, MAX_TERMS = 384, MAX_TERMS_FORWARD = 768 };
+enum { CHUNK_BYTES = 1200 << 10 };
+/* Terms of a chunk: where c is turned it is best added to seldom. */
+enum { MAX_TERMS = 384, MAX_TERMS_FORWARD = 768 };
 
 typedef struct Plan {
     int64_t rows, columns, terms;
-    int64_t chunk_columns, chunk_terms; /* multiples of 32 and of 16 */
+    bool    rows_stay;                  /* the chunk is of a (dgrad), else of b */
+    int64_t chunk, chunk_terms;         /* rows or columns of a chunk, and its terms: a multiple of 16 */
     int     row_threads, column_threads;
-    size_t  a_bytes, b_bytes;           /* of one thread: 14 rows, a chunk */
+    size_t  a_bytes, b_bytes;           /* of one thread, packed */
 } Plan;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -42,19 +45,22 @@ static int64_t even_piece(int64_t n, int64_t most, int64_t unit)
     return ceil_div(ceil_div(n, ceil_div(n, most)), unit) * unit;
 }
 
-/* Columns of a chunk where a thread has `share` of them. */
-static int64_t chunk_of(int64_t share, int64_t terms)
+/* Rows or columns of a chunk where a thread has `share` of them. */
+static int64_t chunk_of(const Plan *p, int64_t share)
 {
-    return even_piece(share, CHUNK_BYTES / (int64_t)sizeof(float) / terms / TILE_WIDTH * TILE_WIDTH, TILE_WIDTH);
+    const int64_t unit = p->rows_stay ? TILE_HEIGHT : TILE_WIDTH;
+    return even_piece(share, CHUNK_BYTES / (int64_t)sizeof(float) / p->chunk_terms / unit * unit, unit);
 }
+
+static int64_t rows_of(const Plan *p, int threads) { return ceil_div(ceil_div(p->rows, TILE_HEIGHT), threads) * TILE_HEIGHT; }
+static int64_t columns_of(const Plan *p, int threads) { return ceil_div(ceil_div(p->columns, LANES), threads) * LANES; }
 
 /* Time of the busiest thread for each term, in arbitrary units: multiply-adds, and copies into a and b. */
 static double share_time(const Plan *p, int row_threads, int column_threads)
 {
-    const int64_t rows = ceil_div(ceil_div(p->rows, TILE_HEIGHT), row_threads) * TILE_HEIGHT;
-    const int64_t columns = ceil_div(ceil_div(p->columns, LANES), column_threads) * LANES;
-    const int64_t chunks = ceil_div(columns, chunk_of(columns, p->chunk_terms));
-    return (double)(rows * columns) / 32 + 0.25 * (double)(rows * chunks + columns);
+    const int64_t rows = rows_of(p, row_threads), columns = columns_of(p, column_threads), stay = p->rows_stay ? rows : columns;
+    const int64_t chunks = ceil_div(stay, chunk_of(p, stay));
+    return (double)(rows * columns) / 32 + 0.25 * (double)(p->rows_stay ? rows + columns * chunks : rows * chunks + columns);
 }
 
 static Plan plan_make(const OpDesc *op, int threads)
@@ -62,7 +68,7 @@ static Plan plan_make(const OpDesc *op, int threads)
     const Tensor *a = &op->in[0], *b = &op->in[1];
     Plan p = { .rows = b->dim[0], .columns = a->dim[0], .terms = a->dim[1] };
     if (op->kind == OP_linear_dgrad)
-        p = (Plan){ .rows = a->dim[0], .columns = b->dim[1], .terms = b->dim[0] };
+        p = (Plan){ .rows = a->dim[0], .columns = b->dim[1], .terms = b->dim[0], .rows_stay = true };
     if (op->kind == OP_linear_wgrad)
         p = (Plan){ .rows = b->dim[1], .columns = a->dim[1], .terms = a->dim[0] };
     p.chunk_terms = even_piece(p.terms, op->kind == OP_linear ? MAX_TERMS_FORWARD : MAX_TERMS, LANES);
@@ -73,9 +79,9 @@ static Plan plan_make(const OpDesc *op, int threads)
             p.row_threads = r;
             p.column_threads = threads / r;
         }
-    p.chunk_columns = chunk_of(ceil_div(ceil_div(p.columns, LANES), p.column_threads) * LANES, p.chunk_terms);
-    p.a_bytes = sizeof(float) * (size_t)(TILE_HEIGHT * p.chunk_terms);
-    p.b_bytes = sizeof(float) * (size_t)(p.chunk_columns * p.chunk_terms);
+    p.chunk = chunk_of(&p, p.rows_stay ? rows_of(&p, p.row_threads) : columns_of(&p, p.column_threads));
+    p.a_bytes = sizeof(float) * (size_t)((p.rows_stay ? p.chunk : TILE_HEIGHT) * p.chunk_terms);
+    p.b_bytes = sizeof(float) * (size_t)((p.rows_stay ? TILE_WIDTH : p.chunk) * p.chunk_terms);
     return p;
 }
 
@@ -106,6 +112,9 @@ typedef struct Work {
     int64_t      row, row_end, column, column_end;
 } Work;
 
+/* Some terms of some rows and columns: a chunk with what it is multiplied with. */
+typedef struct Part { int64_t row, row_end, column, column_end, term, terms; } Part;
+
 /* A tile of c, and how its sums get there. */
 typedef struct Tile { int64_t row, column; int height, width; bool add, last; } Tile;
 
@@ -122,52 +131,46 @@ static void turn_block(const float *from, int64_t length, int64_t rows, int64_t 
         _mm512_storeu_si512(to + j * pitch, v[j]);
 }
 
-/* Rows [row, row + height) of a, terms from `term` on: [terms / 16][14][16]. */
-static void pack_a(const Work *w, int64_t row, int height, int64_t term, int64_t terms)
+/* Up to 14 rows of a from `row` on: [terms / 16][14][16]. */
+static void pack_a(const Work *w, const Part *p, int64_t row, float *a)
 {
+    const int64_t height = least(TILE_HEIGHT, p->row_end - row);
     if (w->kind == OP_linear_wgrad) {
-        const float *from = w->from_a + term * w->a_length + row;
-        for (int64_t t = 0; t < terms; t += LANES)
-            turn_block(from + t * w->a_length, w->a_length, terms - t, height, w->a + t * TILE_HEIGHT, LANES);
+        const float *from = w->from_a + p->term * w->a_length + row;
+        for (int64_t t = 0; t < p->terms; t += LANES)
+            turn_block(from + t * w->a_length, w->a_length, p->terms - t, height, a + t * TILE_HEIGHT, LANES);
         return;
     }
-    for (int i = 0; i < height; i++) {
-        const float *from = w->from_a + (row + i) * w->a_length + term;
-        float       *to = w->a + i * LANES;
+    for (int64_t i = 0; i < height; i++) {
+        const float *from = w->from_a + (row + i) * w->a_length + p->term;
+        float       *to = a + i * LANES;
         int64_t      t = 0;
-        for (; t + LANES <= terms; t += LANES, to += TILE_GROUP)
+        for (; t + LANES <= p->terms; t += LANES, to += TILE_GROUP)
             _mm512_storeu_ps(to, _mm512_loadu_ps(from + t));
-        if (t < terms)
-            _mm512_storeu_ps(to, _mm512_maskz_loadu_ps(mask_of(terms - t), from + t));
+        if (t < p->terms)
+            _mm512_storeu_ps(to, _mm512_maskz_loadu_ps(mask_of(p->terms - t), from + t));
     }
 }
 
-/* Vectors of the panel of b that begins at column j of `columns`. */
-static int panel_vectors(int64_t columns, int64_t j) { return columns - j > LANES ? TILE_VECTORS : 1; }
+/* Vectors of the panel of b from `column` on. */
+static int panel_vectors(const Part *p, int64_t column) { return p->column_end - column > LANES ? TILE_VECTORS : 1; }
 
-/* A chunk of b: panels of 32 columns, or 16 at the end, [terms][32] each. */
-static void pack_b_turned(const Work *w, int64_t column, int64_t columns, int64_t term, int64_t terms)
+/* Up to 32 columns of b from `column` on: [terms][32], or [terms][16] where there are no more. */
+static void pack_b(const Work *w, const Part *p, int64_t column, float *b)
 {
-    for (int64_t j = 0; j < columns; j += LANES) {
-        const int64_t panel = j / TILE_WIDTH * TILE_WIDTH, pitch = panel_vectors(columns, panel) * LANES;
-        for (int64_t t = 0; t < terms; t += LANES)
-            turn_block(w->from_b + (column + j) * w->b_length + term + t, w->b_length, columns - j, terms - t,
-                       w->b + panel * terms + t * pitch + j % TILE_WIDTH, pitch);
+    const int64_t width = least(TILE_WIDTH, p->column_end - column), pitch = panel_vectors(p, column) * LANES;
+    if (w->kind == OP_linear) {
+        for (int64_t j = 0; j < width; j += LANES)
+            for (int64_t t = 0; t < p->terms; t += LANES)
+                turn_block(w->from_b + (column + j) * w->b_length + p->term + t, w->b_length, width - j, p->terms - t, b + t * pitch + j,
+                           pitch);
+        return;
     }
-}
-
-static void pack_b_rows(const Work *w, int64_t column, int64_t columns, int64_t term, int64_t terms)
-{
-    const int64_t whole = columns / TILE_WIDTH * TILE_WIDTH, rest = columns - whole, pitch = panel_vectors(columns, whole) * LANES;
-    for (int64_t t = 0; t < terms; t++) {
-        const float *from = w->from_b + (term + t) * w->b_length + column, *end = from + whole;
-        float       *to = w->b + t * TILE_WIDTH;
-        for (; from < end; from += TILE_WIDTH, to += terms * TILE_WIDTH) {
-            _mm512_storeu_ps(to, _mm512_loadu_ps(from));
-            _mm512_storeu_ps(to + LANES, _mm512_loadu_ps(from + LANES));
-        }
-        for (int64_t j = 0; j < rest; j += LANES)
-            _mm512_storeu_ps(w->b + whole * terms + t * pitch + j, _mm512_maskz_loadu_ps(mask_of(rest - j), from + j));
+    const float *from = w->from_b + p->term * w->b_length + column;
+    for (int64_t t = 0; t < p->terms; t++, from += w->b_length, b += pitch) {
+        _mm512_storeu_ps(b, _mm512_maskz_loadu_ps(mask_of(width), from));
+        if (width > LANES)
+            _mm512_storeu_ps(b + LANES, _mm512_maskz_loadu_ps(mask_of(width - LANES), from + LANES));
     }
 }
 
@@ -206,36 +209,7 @@ static void store_turned(const Work *w, const Tile *k, const float *sums)
     }
 }
 
-/* `rows` times `columns` elements from `first` on, within `groups` groups of terms. */
-static Ahead ahead_make(const float *first, int64_t rows, int64_t columns, int64_t length, int64_t groups)
-{
-    const int64_t lines = ceil_div(columns * (int64_t)sizeof(float) + 63, 64);
-    Ahead h = { .line = (const char *)first, .rows = rows, .left = lines, .row_lines = lines };
-    h.skip = (length * (int64_t)sizeof(float)) - lines * 64;
-    h.rate = (int)ceil_div(rows * lines, groups);
-    return h;
-}
-
-/* The rows of a after `row`. */
-static Ahead ahead_a(const Work *w, int64_t row, int64_t term, int64_t terms, int64_t groups)
-{
-    const int64_t height = least(TILE_HEIGHT, w->row_end - row);
-    if (height <= 0)
-        return (Ahead){ 0 };
-    return w->kind == OP_linear_wgrad ? ahead_make(w->from_a + term * w->a_length + row, terms, height, w->a_length, groups)
-                                      : ahead_make(w->from_a + row * w->a_length + term, height, terms, w->a_length, groups);
-}
-
-/* A chunk of b, or of the terms and columns that exist of it. */
-typedef struct Chunk { int64_t column, columns, term, terms; } Chunk;
-
-static Chunk chunk_at(const Work *w, int64_t column, int64_t term)
-{
-    const Plan *p = &w->plan;
-    return (Chunk){ column, least(p->chunk_columns, w->column_end - column), term, least(p->chunk_terms, p->terms - term) };
-}
-
-/* Asks for a tile of c, which lies in rows of `c_length`. */
+/* Asks for a tile of c. */
 static void ahead_c(const Work *w, const Tile *k)
 {
     const bool   turned = w->kind == OP_linear;
@@ -247,46 +221,89 @@ static void ahead_c(const Work *w, const Tile *k)
     }
 }
 
-/* All rows of the thread with a packed chunk of b; the next one is asked for on the way. */
-static void multiply_chunk(const Work *w, Chunk c, Chunk next)
+/* `rows` times `columns` elements from `first` on, while `groups` groups of terms are multiplied. */
+static Ahead ahead_make(const float *first, int64_t rows, int64_t columns, int64_t length, int64_t groups)
+{
+    const int64_t lines = ceil_div(columns * (int64_t)sizeof(float) + 63, 64);
+    return (Ahead){ .line = (const char *)first, .rows = rows, .left = lines, .row_lines = lines,
+                    .skip = length * (int64_t)sizeof(float) - lines * 64, .rate = (int)ceil_div(rows * lines, groups) };
+}
+
+/* What pack_a will read for `row`, pack_b for `column`. */
+static Ahead ahead_a(const Work *w, const Part *p, int64_t row, int64_t groups)
+{
+    const int64_t height = least(TILE_HEIGHT, p->row_end - row);
+    if (height <= 0)
+        return (Ahead){ 0 };
+    return w->kind == OP_linear_wgrad ? ahead_make(w->from_a + p->term * w->a_length + row, p->terms, height, w->a_length, groups)
+                                      : ahead_make(w->from_a + row * w->a_length + p->term, height, p->terms, w->a_length, groups);
+}
+
+static Ahead ahead_b(const Work *w, const Part *p, int64_t column, int64_t groups)
+{
+    const int64_t width = least(TILE_WIDTH, p->column_end - column);
+    return width <= 0 ? (Ahead){ 0 } : ahead_make(w->from_b + p->term * w->b_length + column, p->terms, width, w->b_length, groups);
+}
+
+static void multiply_tile(const Work *w, const Part *p, int64_t row, int64_t column, const float *a, const float *b, Ahead *ahead)
 {
     _Alignas(64) float sums[TILE_HEIGHT * TILE_WIDTH];
-    const int64_t panels = ceil_div(w->row_end - w->row, TILE_HEIGHT), groups = ceil_div(c.columns, TILE_WIDTH) * ceil_div(c.terms, LANES);
-    Ahead ahead[2] = { { 0 }, { 0 } };
-    if (w->kind != OP_linear && next.columns > 0)
-        ahead[1] = ahead_make(w->from_b + next.term * w->b_length + next.column, next.terms, next.columns, w->b_length, panels * groups);
-    for (int64_t row = w->row; row < w->row_end; row += TILE_HEIGHT) {
-        Tile k = { .row = row, .height = (int)least(TILE_HEIGHT, w->row_end - row), .add = w->accumulate || c.term > 0,
-                   .last = c.term + c.terms == w->plan.terms };
-        pack_a(w, row, k.height, c.term, c.terms);
-        ahead[0] = ahead_a(w, row + TILE_HEIGHT, c.term, c.terms, groups);
-        for (int64_t j = 0; j < c.columns; j += TILE_WIDTH) {
-            k.column = c.column + j;
-            k.width = (int)least(TILE_WIDTH, c.columns - j);
-            ahead_c(w, &k);
-            tile_multiply(k.height, panel_vectors(c.columns, j), c.terms, w->a, w->b + j * c.terms, sums, ahead);
-            if (w->kind == OP_linear)
-                store_turned(w, &k, sums);
-            else
-                store_rows(w, &k, sums);
-        }
+    const Tile k = { .row = row, .column = column, .height = (int)least(TILE_HEIGHT, p->row_end - row),
+                     .width = (int)least(TILE_WIDTH, p->column_end - column), .add = w->accumulate || p->term > 0,
+                     .last = p->term + p->terms == w->plan.terms };
+    ahead_c(w, &k);
+    tile_multiply(k.height, panel_vectors(p, column), p->terms, a, b, sums, ahead);
+    if (w->kind == OP_linear)
+        store_turned(w, &k, sums);
+    else
+        store_rows(w, &k, sums);
+}
+
+/* The columns of b stay packed, the rows of a come by. */
+static void multiply_columns(const Work *w, const Part *p)
+{
+    const int64_t groups = ceil_div(p->column_end - p->column, TILE_WIDTH) * ceil_div(p->terms, LANES);
+    for (int64_t j = p->column; j < p->column_end; j += TILE_WIDTH)
+        pack_b(w, p, j, w->b + (j - p->column) * p->terms);
+    for (int64_t i = p->row; i < p->row_end; i += TILE_HEIGHT) {
+        Ahead ahead = ahead_a(w, p, i + TILE_HEIGHT, groups);
+        pack_a(w, p, i, w->a);
+        for (int64_t j = p->column; j < p->column_end; j += TILE_WIDTH)
+            multiply_tile(w, p, i, j, w->a, w->b + (j - p->column) * p->terms, &ahead);
+    }
+}
+
+/* The rows of a stay packed, the columns of b come by. */
+static void multiply_rows(const Work *w, const Part *p)
+{
+    const int64_t steps = ceil_div(p->terms, LANES), groups = ceil_div(p->row_end - p->row, TILE_HEIGHT) * steps;
+    for (int64_t i = p->row; i < p->row_end; i += TILE_HEIGHT)
+        pack_a(w, p, i, w->a + (i - p->row) * steps * LANES);
+    for (int64_t j = p->column; j < p->column_end; j += TILE_WIDTH) {
+        Ahead ahead = ahead_b(w, p, j + TILE_WIDTH, groups);
+        pack_b(w, p, j, w->b);
+        for (int64_t i = p->row; i < p->row_end; i += TILE_HEIGHT)
+            multiply_tile(w, p, i, j, w->a + (i - p->row) * steps * LANES, w->b, &ahead);
     }
 }
 
 static void run_share(const Work *w)
 {
-    const Plan *p = &w->plan;
-    if (w->row >= w->row_end || w->column >= w->column_end)
-        return;
-    for (Chunk c = chunk_at(w, w->column, 0), next; c.columns > 0; c = next) {
-        const bool last = c.term + c.terms == p->terms;
-        next = chunk_at(w, last ? c.column + c.columns : c.column, last ? 0 : c.term + c.terms);
-        if (w->kind == OP_linear)
-            pack_b_turned(w, c.column, c.columns, c.term, c.terms);
-        else
-            pack_b_rows(w, c.column, c.columns, c.term, c.terms);
-        multiply_chunk(w, c, next);
-    }
+    const Plan   *p = &w->plan;
+    const int64_t first = p->rows_stay ? w->row : w->column, end = p->rows_stay ? w->row_end : w->column_end;
+    for (int64_t i = first; i < end; i += p->chunk)
+        for (int64_t term = 0; term < p->terms; term += p->chunk_terms) {
+            Part part = { w->row, w->row_end, w->column, w->column_end, term, least(p->chunk_terms, p->terms - term) };
+            if (p->rows_stay) {
+                part.row = i;
+                part.row_end = least(i + p->chunk, end);
+                multiply_rows(w, &part);
+            } else {
+                part.column = i;
+                part.column_end = least(i + p->chunk, end);
+                multiply_columns(w, &part);
+            }
+        }
 }
 
 void gemm_f32_run(const CpuBackend *be, const OpDesc *op, void *const *buf, void *scratch)

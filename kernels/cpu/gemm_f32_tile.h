@@ -55,14 +55,13 @@ ALWAYS_INLINE void ahead_step(Ahead *h)
     }
 }
 
-ALWAYS_INLINE void tile_sum(int height, int vectors, int64_t terms, const float *a, const float *b, float *sums, Ahead ahead[2])
+ALWAYS_INLINE void tile_sum(int height, int vectors, int64_t terms, const float *a, const float *b, float *sums, Ahead *ahead)
 {
     TILE_ROWS(TILE_CLEAR)
     for (int64_t group = 0; group < terms; group += LANES, a += TILE_GROUP - LANES) {
         for (int i = 0; i < height; i++)
             _mm_prefetch((const char *)(a + TILE_GROUP + i * LANES), _MM_HINT_T0);
-        ahead_step(&ahead[0]);
-        ahead_step(&ahead[1]);
+        ahead_step(ahead);
         for (const float *end = a + (terms - group < LANES ? terms - group : LANES); a < end; a++, b += vectors * LANES) {
             const __m512 b_low = _mm512_loadu_ps(b), b_high = vectors == TILE_VECTORS ? _mm512_loadu_ps(b + LANES) : b_low;
             for (int j = 0; j < vectors; j++)
@@ -82,7 +81,7 @@ ALWAYS_INLINE void tile_sum(int height, int vectors, int64_t terms, const float 
         break;
 
 /* sums is [14][32], 64-byte aligned; height 1..14, vectors 1 or 2. */
-static inline void tile_multiply(int height, int vectors, int64_t terms, const float *a, const float *b, float *sums, Ahead ahead[2])
+static inline void tile_multiply(int height, int vectors, int64_t terms, const float *a, const float *b, float *sums, Ahead *ahead)
 {
     switch (height) {
     TILE_CASE(14) TILE_CASE(13) TILE_CASE(12) TILE_CASE(11) TILE_CASE(10) TILE_CASE(9) TILE_CASE(8)

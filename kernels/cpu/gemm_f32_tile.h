@@ -16,7 +16,7 @@ enum { TILE_HEIGHT = 14, TILE_VECTORS = 2, TILE_WIDTH = TILE_VECTORS * LANES, TI
 #ifdef __AVX512F__
 
 /* How far ahead lines of b are asked for, in floats: the hardware prefetcher alone loses a tenth. */
-enum { TILE_AHEAD = 8 * TILE_WIDTH };
+enum { TILE_AHEAD = 16 * TILE_WIDTH };
 
 /* Rows of the tile, each a pair of named registers: gcc 12 leaves an array of so many in memory. */
 #define TILE_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)

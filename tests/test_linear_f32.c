@@ -99,7 +99,7 @@ static void test_tiles(void **state)
     (void)state;
     Shape shapes[34];
     for (int i = 0; i < (int)COUNT_OF(shapes); i++)
-        shapes[i] = (Shape){ 16 + i, 1 + (7 * i + 31) % 34, 1 + (5 * i + 13) % 34 };
+        shapes[i] = (Shape){ 32 + i, 1 + (7 * i + 31) % 34, 1 + (5 * i + 13) % 34 };
     check_shapes(shapes, COUNT_OF(shapes));
 }
 
@@ -108,8 +108,8 @@ static void test_edges(void **state)
     (void)state;
     static const Shape shapes[] = {
         { 1, 1, 1 }, { 1, 70, 33 }, { 7, 1, 40 }, { 5, 33, 1 }, { 15, 17, 31 }, /* too few rows for most own kernels */
-        { 16, 1, 1 }, { 64, 1, 1 }, { 16, 1, 100 }, { 100, 1, 3 }, { 33, 257, 1 },
-        { 16, 16, 16 }, { 32, 48, 42 }, { 28, 32, 14 }, { 128, 64, 64 },        /* nothing is cut */
+        { 32, 1, 1 }, { 64, 1, 1 }, { 32, 1, 100 }, { 100, 1, 3 }, { 33, 257, 1 },
+        { 32, 16, 16 }, { 32, 48, 42 }, { 42, 32, 14 }, { 128, 64, 64 },        /* nothing is cut */
         { 47, 100, 131 }, { 97, 31, 205 },
     };
     check_shapes(shapes, COUNT_OF(shapes));
@@ -120,11 +120,11 @@ static void test_chunks(void **state)
 {
     (void)state;
     static const Shape shapes[] = {
-        { 18, 770, 35 }, { 18, 1541, 35 },  /* forward in two and three pieces */
-        { 21, 35, 385 }, { 21, 35, 1153 },  /* dgrad in two and four */
-        { 385, 33, 15 }, { 1153, 18, 20 },  /* wgrad too */
-        { 401, 768, 17 }, { 801, 19, 384 }, /* x or dy in several chunks, with one thread at least */
-        { 384, 801, 16 },
+        { 34, 770, 35 }, { 34, 1541, 35 },  /* forward in two and three pieces */
+        { 37, 35, 517 }, { 37, 35, 1025 },  /* dgrad too */
+        { 517, 33, 15 }, { 1025, 18, 20 },  /* wgrad too */
+        { 421, 768, 17 }, { 621, 19, 512 }, /* x or dy in several chunks, with one thread at least */
+        { 512, 621, 16 },
     };
     check_shapes(shapes, COUNT_OF(shapes));
 }

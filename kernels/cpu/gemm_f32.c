@@ -22,10 +22,14 @@
 #define HAVE_GEMM 0
 #endif
 
+/* Fewer rows of x or dy do not pay for packing w. */
+enum { LEAST_ROWS = 32 };
 /* Terms of a chunk: where c is turned it is best added to seldom. */
 enum { CHUNK_BYTES = 1200 << 10 };
+/* Fewer rows of x or dy do not pay for packing w. */
+enum { LEAST_ROWS = 32 };
 /* Terms of a chunk: where c is turned it is best added to seldom. */
-enum { MAX_TERMS = 384, MAX_TERMS_FORWARD = 768 };
+enum { MAX_TERMS = 512, MAX_TERMS_FORWARD = 768 };
 
 typedef struct Plan {
     int64_t rows, columns, terms;
@@ -87,7 +91,8 @@ static Plan plan_make(const OpDesc *op, int threads)
 
 bool gemm_f32_fits(const OpDesc *op)
 {
-    return HAVE_GEMM && op->in[0].dtype == DTYPE_F32;
+    const bool many = op->kind == OP_linear_wgrad || op->in[0].dim[0] >= LEAST_ROWS;
+    return HAVE_GEMM && op->in[0].dtype == DTYPE_F32 && many;
 }
 
 size_t gemm_f32_scratch(const CpuBackend *be, const OpDesc *op)

@@ -24,12 +24,8 @@
 
 /* Fewer rows of x or dy do not pay for packing w. */
 enum { LEAST_ROWS = 32 };
-/* Terms of a chunk: where c is turned it is best added to seldom. */
-enum { CHUNK_BYTES = 1200 << 10 };
-/* Fewer rows of x or dy do not pay for packing w. */
-enum { LEAST_ROWS = 32 };
-/* Terms of a chunk: where c is turned it is best added to seldom. */
-enum { MAX_TERMS = 512, MAX_TERMS_FORWARD = 768 };
+/* A chunk takes half of the second-level cache. Its terms: where c is turned it is best added to seldom. */
+enum { CHUNK_BYTES = 1200 << 10, MAX_TERMS = 512, MAX_TERMS_FORWARD = 768 };
 
 typedef struct Plan {
     int64_t rows, columns, terms;

@@ -36,13 +36,11 @@ static OpResult run_on(const OpCase *c, int threads)
 {
     Backend *be;
     OpResult result;
-    Status s = backend_open("cpu", &(BackendOptions){ .threads = threads }, &be);
-    if (s.code == STATUS_OK) {
-        s = op_case_run(c, be, NULL, &result);
-        backend_close(be);
-    }
+    assert_int_equal(backend_open("cpu", &(BackendOptions){ .threads = threads }, &be).code, STATUS_OK);
+    const Status s = op_case_run(c, be, NULL, &result);
     if (s.code != STATUS_OK)
         fail_msg("%d threads: %s", threads, s.text);
+    backend_close(be);
     return result;
 }
 
@@ -50,7 +48,7 @@ static OpResult run_on(const OpCase *c, int threads)
 static bool check(Backend *ref, const OpDesc *op, FillKind fill)
 {
     OpCase  *c;
-    OpResult want, first;
+    OpResult want, first = { 0 };
     bool     right = true;
     assert_int_equal(op_case_create(op, fill, SEED, &c).code, STATUS_OK);
     assert_int_equal(op_case_run(c, ref, NULL, &want).code, STATUS_OK);

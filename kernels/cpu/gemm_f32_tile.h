@@ -15,7 +15,7 @@ enum { TILE_HEIGHT = 14, TILE_VECTORS = 2, TILE_WIDTH = TILE_VECTORS * LANES, TI
 
 #ifdef __AVX512F__
 
-/* How far ahead lines of b are asked for, in floats: the hardware prefetcher alone loses a tenth. */
+/* How far ahead lines of b are asked for, in floats. */
 enum { TILE_AHEAD = 16 * TILE_WIDTH };
 
 /* Rows of the tile, each a pair of named registers: gcc 12 leaves an array of so many in memory. */

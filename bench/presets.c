@@ -66,7 +66,7 @@ static const Recipe smoke_recipes[] = {
 };
 static const Recipe quick_recipes[] = {
     { "resnet50", "fashion-mnist", 28, { 64, 256 }, 1, 2, .lr = { 0.1, 0.2 }, .width = 0.25, .amp = AMP_BF16, .stem = STEM_SMALL },
-    { "unet", "mri", 96, { 4 }, 1, 8, .lr = { 1e-3 }, .width = 0.25, .amp = AMP_BF16, .adamw = true },
+    { "unet", "mri", 96, { 4 }, 1, 20, .lr = { 1e-3 }, .width = 0.25, .amp = AMP_BF16, .adamw = true },
     { "bert", "copy", 32, { 32 }, 1, 3, .lr = { 2e-3 }, .amp = AMP_BF16, .layers = 2, .hidden = 128, .heads = 4, .vocab = 200,
       .warmup = 0.5, .no_dropout = true },
     { "bert", "glosses", 32, { 64 }, 1, 1, 80000, .lr = { 3e-3 }, .amp = AMP_BF16, .layers = 2, .hidden = 128, .heads = 4, .vocab = 4096,

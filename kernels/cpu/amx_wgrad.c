@@ -238,9 +238,9 @@ static inline __attribute__((always_inline)) void multiply(const Product *m, boo
         if (two_a && two_b)
             _tile_loadd(3, m->c[1][1], 64);
     }
-    const uint16_t *b0 = m->b[0], *b1 = m->b[1];
+    const uint16_t *b0 = m->b[0], *b1 = m->b[two_b]; /* where there is no second one, the first stands for it */
     for (int64_t image = 0; image < m->images; image++) {
-        const uint16_t *a0 = m->a[0] + image * m->a_image, *a1 = m->a[1] + image * m->a_image;
+        const uint16_t *a0 = m->a[0] + image * m->a_image, *a1 = m->a[two_a] + image * m->a_image;
         for (int64_t i = 0; i < m->steps; i++, a0 += STEP, a1 += STEP, b0 += STEP * BLOCK, b1 += STEP * BLOCK) {
             _tile_loadd(4, a0, m->a_row_bytes);
             _tile_loadd(6, b0, 64);

@@ -1,10 +1,11 @@
-/* linear.c - fully connected layers as oneDNN matrix products on plain row-major operands, or by own kernels where there is AMX.
+/* linear.c - fully connected layers as oneDNN matrix products on plain row-major operands, or by own kernels where there is AVX-512 or AMX.
  *
  *   y (M,O) = x (M,K) w (O,K)^T + bias;   dx (M,K) = dy (M,O) w (O,K);   dw (O,K) = dy (M,O)^T x (M,K)
  *
  * Row-major is as fast as inner_product's own weight layout (cpu.md), and then nothing has to be repacked. */
 #include "amx_linear.h"
 #include "cpu.h"
+#include "gemm_f32.h"
 #include "vec.h"
 
 #include <stdlib.h>
@@ -74,6 +75,10 @@ static Status linear_query(Backend *be, const OpDesc *op, OpNeeds *needs)
         needs->in_master[1] = op->kind != OP_linear_wgrad;
         return status_ok();
     }
+    if (gemm_f32_fits(op)) {
+        needs->scratch = gemm_f32_scratch(cpu_of(be), op);
+        return status_ok();
+    }
     dnnl_primitive_desc_t pd;
     TRY(linear_pd_create(cpu_of(be), op, &pd));
     needs->scratch = prim_scratch_bytes(pd);
@@ -96,8 +101,8 @@ static Status linear_prepare(Backend *base, const OpDesc *op, void **state)
     Status      status;
     dnnl_primitive_desc_t pd = NULL;
     const bool  wgrad = op->kind == OP_linear_wgrad;
-    *state = NULL; /* stays so for AMX */
-    if (amx_linear_fits(be, op))
+    *state = NULL; /* stays so for own kernels */
+    if (amx_linear_fits(be, op) || gemm_f32_fits(op))
         return status_ok();
     LinearState *s = calloc(1, sizeof *s);
     if (!s)
@@ -123,11 +128,13 @@ done:
 
 static Status linear_run(Backend *be, const OpDesc *op, void *state, void *const *buf, void *scratch)
 {
-    if (!state) {
+    if (state)
+        return prim_run(cpu_of(be), &((LinearState *)state)->prim, buf, scratch);
+    if (op->in[0].dtype == DTYPE_F32)
+        gemm_f32_run(cpu_of(be), op, buf, scratch);
+    else
         amx_linear_run(cpu_of(be), op, buf, scratch);
-        return status_ok();
-    }
-    return prim_run(cpu_of(be), &((LinearState *)state)->prim, buf, scratch);
+    return status_ok();
 }
 
 enum { SUM_COLUMNS = 4 * LANES, SUM_ROWS = 64 };

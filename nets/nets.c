@@ -272,7 +272,7 @@ static void append_training(Net *net, const NetKind *kind)
     g->segment = SEG_MICRO;
     graph_scope(g, "%s", "");
     if (optim.loss_scale)
-        scale = graph_emit(g, (OpDesc){ .kind = OP_window_scale }, 2, (Value[]){ scale, net->control });
+        scale = optim_window_scale(g, scale, net->control);
     net->logits = append_forward(net, kind, scale, net->metrics);
     grad_append(g, optim.accumulate);
     optim_append_zero(g, net->metrics);

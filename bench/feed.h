@@ -2,7 +2,7 @@
  *
  * The data decide a part of the net: classes, normalisation, vocabulary, which head. A window of an update is up to `accum`
  * micro-batches; they are fetched before the first runs, since the loss is a mean over what is labelled in all of them
- * (cases.md D12). */
+ * (tests/CASES.md D12). */
 #ifndef BATCHMARK_BENCH_FEED_H
 #define BATCHMARK_BENCH_FEED_H
 

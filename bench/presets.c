@@ -65,7 +65,7 @@ static const Recipe smoke_recipes[] = {
     { "bert", "copy", 32, { 16 }, 1, 1, 512, SMALL_BERT },
 };
 static const Recipe quick_recipes[] = {
-    { "resnet50", "fashion-mnist", 28, { 64, 256 }, 1, 2, .lr = { 0.1, 0.2 }, .width = 0.25, .amp = AMP_BF16, .stem = STEM_SMALL },
+    { "resnet50", "fashion-mnist", 28, { 64, 256 }, 1, 2, 40000, .lr = { 0.1, 0.2 }, .width = 0.25, .amp = AMP_BF16, .stem = STEM_SMALL },
     { "unet", "mri", 96, { 4 }, 1, 20, .lr = { 1e-3 }, .width = 0.25, .amp = AMP_BF16, .adamw = true },
     { "bert", "copy", 32, { 32 }, 1, 3, .lr = { 2e-3 }, .amp = AMP_BF16, .layers = 2, .hidden = 128, .heads = 4, .vocab = 200,
       .warmup = 0.5, .no_dropout = true },

@@ -18,7 +18,7 @@
  *                    [, residual act if attr.residual]               [, mask bit if attr.relu]
  *                    y = relu?(gamma (x - mean) invstd + beta + residual?), statistics over N,H,W of this call,
  *                    biased variance for y, unbiased for run_var; run = (1 - momentum) run + momentum new, left
- *                    unchanged if the new statistics are not finite (cases.md D9). Ioffe & Szegedy 2015.
+ *                    unchanged if the new statistics are not finite (tests/CASES.md D9). Ioffe & Szegedy 2015.
  *   batchnorm_grad   x act, dy act, gamma, mean, invstd              dx act, dgamma, dbeta         relu, residual, accumulate
  *                    [, mask bit if attr.relu]                       [, dresidual act if attr.residual]
  *   batchnorm_infer  x act, gamma, beta, run_mean, run_var           y act                         relu, residual, eps
@@ -81,7 +81,7 @@
  *                    one loss an image: mean over its pixels of binary cross-entropy + 1 - (2 sum p t + 1) / (sum p + sum t + 1)
  *                    with p = sigmoid(logit); mask 255 = pixel ignored, 0 and 1 count, else STATUS_NUMERIC; an image of 255 only
  *                    does not count. hits: sum over images of the share of right pixels (logit >= 0); counted = images. Dice of
- *                    an image 2 |P n T| / (|P| + |T|), 1 where both are empty. Sums in double (cases.md D10).
+ *                    an image 2 |P n T| / (|P| + |T|), 1 where both are empty. Sums in double (tests/CASES.md D10).
  *
  * Weights and the update. hyper (8) = {learning rate, largest gradient norm (0 = no clipping), growth interval (0 = no loss
  * scale), growth factor, backoff factor, least scale, largest scale, 0}, written by the host. control (8) = {1 / loss scale of

@@ -1,4 +1,4 @@
-/* test_accumulation.c - what a window of several micro-batches is: how many updates and at which rates (cases.md D11), and that
+/* test_accumulation.c - what a window of several micro-batches is: how many updates and at which rates (tests/CASES.md D11), and that
  * a mean over it is a mean over what is labelled in all of it, tokens (D12) or pixels. What batch norm makes of it (D13) is in
  * test_step.c. */
 #include <setjmp.h>

@@ -287,7 +287,7 @@ static void repack_gives_what_upload_gives(void **state)
     }
 }
 
-/* ---- batch norm and values that are not finite (cases.md D9) */
+/* ---- batch norm and values that are not finite (tests/CASES.md D9) */
 
 static void statistics_that_are_not_finite_change_nothing(void **state)
 {

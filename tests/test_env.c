@@ -105,7 +105,7 @@ static void names_that_are_no_utf8_do_not_spoil_the_record(void **state)
     json_decref(env);
 }
 
-/* cases.md D15: two captures of one machine must be the same text, or every run would look like another machine. */
+/* tests/CASES.md D15: two captures of one machine must be the same text, or every run would look like another machine. */
 static void nothing_changes_between_two_captures(void **state)
 {
     (void)state;

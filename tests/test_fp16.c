@@ -1,5 +1,5 @@
 /* test_fp16.c - training in fp16 of a small net of each kind, as the program does it, and how a training ends whose numbers are
- * not finite (cases.md D8). The scaler alone is in test_scaler.c. */
+ * not finite (tests/CASES.md D8). The scaler alone is in test_scaler.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -168,7 +168,7 @@ static void a_cell_is_run_once_and_its_time_reported(void **state)
     drop(&o);
 }
 
-/* cases.md D19: no number of a skipped cell may be taken for a measurement. */
+/* tests/CASES.md D19: no number of a skipped cell may be taken for a measurement. */
 static void a_skipped_cell_is_no_result(void **state)
 {
     static const struct { const char *name, *reason; } skips[] = {

@@ -225,7 +225,7 @@ static void expect_close(const Loss *l, double relative)
         fail_msg("the gradient is off by %g where the largest is %g", worst, largest);
 }
 
-/* cases.md D10: 512 x 512 pixels, all ones found as ones, and all zeros found as zeros. */
+/* tests/CASES.md D10: 512 x 512 pixels, all ones found as ones, and all zeros found as zeros. */
 static void test_dice_of_large_images(void **state)
 {
     (void)state;

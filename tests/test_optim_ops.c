@@ -259,7 +259,7 @@ static void the_scale_halves_and_grows(void **state)
     }
 }
 
-/* cases.md D8: never below the floor, never above the cap, exact at every interval. */
+/* tests/CASES.md D8: never below the floor, never above the cap, exact at every interval. */
 static void the_scale_has_a_floor_and_a_cap(void **state)
 {
     (void)state;

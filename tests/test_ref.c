@@ -186,7 +186,7 @@ static void test_batchnorm_by_hand(void **state)
     assert_true(fabs(u.in[3][0] - (0.75 * 10 + 0.25 * 3)) < 1e-14);
     assert_true(fabs(u.in[4][0] - (0.75 * 2 + 0.25 * 14 / 3)) < 1e-14);
 
-    u.in[0][2] = (double)INFINITY; /* cases.md D9: a bad batch must not enter the running statistics */
+    u.in[0][2] = (double)INFINITY; /* tests/CASES.md D9: a bad batch must not enter the running statistics */
     double kept_mean = u.in[3][0], kept_var = u.in[4][0];
     unit_run(&u);
     assert_true(u.in[3][0] == kept_mean && u.in[4][0] == kept_var);

@@ -1,4 +1,4 @@
-/* test_scaler.c - loss scale, clipping and skipped updates in a whole step (cases.md D7, D8, D9). What step_control does alone
+/* test_scaler.c - loss scale, clipping and skipped updates in a whole step (tests/CASES.md D7, D8, D9). What step_control does alone
  * over thousands of updates is in test_optim_ops.c. */
 #include "tiny_net.h"
 

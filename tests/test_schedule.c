@@ -63,7 +63,7 @@ static void steps_come_where_the_paper_has_them(void **state)
     }
 }
 
-/* cases.md D6, D11: twice the micro-batches with the same number of updates is the same list of rates, and a run of half
+/* tests/CASES.md D6, D11: twice the micro-batches with the same number of updates is the same list of rates, and a run of half
  * the updates goes through the same schedule in half the time, to the same end. */
 static void rates_depend_on_the_share_of_updates_done(void **state)
 {

@@ -226,7 +226,7 @@ static void open_plain(int64_t batch, bool accumulate, Tiny *t)
     tiny_bind(t, "cpu", NULL);
 }
 
-/* Claim A4 and cases.md D13, first half. */
+/* Claim A4 and tests/CASES.md D13, first half. */
 static void without_batch_norm_a_window_equals_the_large_batch(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void without_batch_norm_a_window_equals_the_large_batch(void **state)
     tiny_close(&window);
 }
 
-/* cases.md D13, second half. */
+/* tests/CASES.md D13, second half. */
 static void with_batch_norm_a_window_is_something_else(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static void with_batch_norm_a_window_is_something_else(void **state)
     tiny_close(&window);
 }
 
-/* cases.md D12: the mean is over the labelled samples of the window, not a mean of the micro-batches' means. */
+/* tests/CASES.md D12: the mean is over the labelled samples of the window, not a mean of the micro-batches' means. */
 static void unlabelled_samples_do_not_count(void **state)
 {
     (void)state;

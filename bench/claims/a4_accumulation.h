@@ -18,7 +18,7 @@ NetConfig check_net_config(CheckNet which, int64_t batch);
 
 /* |g_k - g_1| / |g_1| over all parameter gradients: g_1 of one batch of config->batch random samples, g_k of the same
  * samples in k micro-batches, both from the same start. Text has a different number of targets in each sequence, so that a mean
- * of the micro-batches' means would show (cases.md D12). plain: the net above; else the net that the configuration names.
+ * of the micro-batches' means would show (tests/CASES.md D12). plain: the net above; else the net that the configuration names.
  * config->batch must be divisible by k. STATUS_NUMERIC if the gradient is not a number or zero. */
 Status accumulation_distance(Backend *be, const NetConfig *config, bool plain, int64_t k, uint64_t seed, double *distance);
 

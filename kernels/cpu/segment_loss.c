@@ -3,7 +3,7 @@
  *
  * Sixteen pixels at a time, classes one after the other, all in fp32 and so that nothing small is lost beside 1: log(1 + r)
  * with r the exponentials without the largest one, 1 - p as its own quotient. A tile of pixels is added up in fp32, tiles in
- * double and in their order: the bits do not depend on the number of threads (cases.md D10). The gradient is written
+ * double and in their order: the bits do not depend on the number of threads (tests/CASES.md D10). The gradient is written
  * where the logits were read, sixteen pixels later at the earliest. */
 #include "cpu.h"
 #include "vec_math.h"

@@ -94,8 +94,8 @@ static void the_first_step_is_pytorchs(void **state)
 static void f32_follows_pytorch(void **state)
 {
     (void)state;
-    const int all[] = { 0, 1, 2, 3, 4 };
-    follow(all, 5, AMP_OFF);
+    const int all[] = { 0, 1, 2, 3, 4, 5 };
+    follow(all, 6, AMP_OFF);
 }
 
 static void bf16_stays_near_f32(void **state)

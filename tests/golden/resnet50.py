@@ -13,7 +13,8 @@ RECIPES = (dict(optimizer="sgd", accum=1, learning_rate=0.02, weight_decay=1e-4,
            dict(optimizer="sgd", accum=2, learning_rate=0.02, weight_decay=1e-4, max_norm=0),
            dict(optimizer="adamw", accum=1, learning_rate=0.0003, weight_decay=0.1, max_norm=0),
            dict(optimizer="adamw", accum=4, learning_rate=0.0003, weight_decay=0.1, max_norm=0),
-           dict(optimizer="sgd", accum=1, learning_rate=0.02, weight_decay=1e-4, max_norm=2))
+           dict(optimizer="sgd", accum=1, learning_rate=0.02, weight_decay=1e-4, max_norm=2),
+           dict(optimizer="sgd", accum=4, learning_rate=0.002, weight_decay=1e-4, max_norm=0))
 
 STAGES = ((64, 256, 3, 1), (128, 512, 4, 2), (256, 1024, 6, 2), (512, 2048, 3, 2))  # mid, out, blocks, stride
 

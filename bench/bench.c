@@ -29,6 +29,8 @@ typedef struct Runner {
     const Options *options;
     MeasureOptions measure;
     Record  *record;
+    json_t  *machine;     /* "environment" of the record, until the record has it */
+    bool     gpu;         /* the device is one */
     Work     work;
     Verified verified[VERIFIED_MAX];
     int      verified_count;
@@ -42,8 +44,8 @@ typedef struct CellRun { Runner *runner; int index; } CellRun;
 MeasureOptions measure_from_options(const Options *o)
 {
     return (MeasureOptions){
-        .device = o->device, .backend = { .threads = (int)o->threads, .layout = o->layout },
-        .exec = { .separate = o->no_planner, .poison = o->poison, .check_nan = o->check_nan },
+        .device = o->device, .backend = { .threads = (int)o->threads, .layout = o->layout, .gpu = o->gpu, .no_tune = !o->autotune },
+        .exec = { .separate = o->no_planner, .poison = o->poison, .check_nan = o->check_nan, .eager = !o->graphs },
         .precision = o->precision, .mem_limit = o->mem_limit, .profile = !o->no_profile, .primitives = o->primitives, .timed = true,
         .seed = (uint64_t)o->seed,
     };
@@ -82,9 +84,7 @@ static Status probe_peaks(void *context, json_t **result)
 {
     Peaks peaks;
     TRY(peaks_measure(context, &peaks));
-    *result = json_pack("{s:o,s:o,s:o}", "f32_flops", record_real(peaks.f32_flops), "bf16_flops",
-                        peaks.bf16_flops > 0 ? record_real(peaks.bf16_flops) : json_null(), "copy_bytes_per_s",
-                        record_real(peaks.copy_bytes));
+    *result = peaks_json(&peaks);
     return *result ? status_ok() : status_error(STATUS_OOM, "out of memory for the environment");
 }
 
@@ -96,21 +96,21 @@ static json_t *command_line(int argc, char **argv)
     return list;
 }
 
-static double peak_of(const json_t *environment, const char *name)
+/* What the device is decides what a preset runs, and it goes into the record. */
+static Status learn_machine(Runner *r)
 {
-    return json_number_value(json_object_get(json_object_get(environment, "peaks"), name));
+    TRY(isolate_run(probe_machine, &r->measure, &r->machine));
+    const char *backend = json_string_value(json_object_get(json_object_get(r->machine, "device"), "backend"));
+    r->gpu = backend && !strcmp(backend, "cuda");
+    return status_ok();
 }
 
 static Status begin_record(Runner *r, const char *id, int argc, char **argv)
 {
     char stamp[32];
-    json_t *environment = NULL, *echo = NULL;
+    json_t *echo = NULL, *environment = r->machine;
     TRY(options_echo(r->options, &echo));
-    Status status = isolate_run(probe_machine, &r->measure, &environment);
-    if (status.code != STATUS_OK) {
-        json_decref(echo);
-        return status;
-    }
+    r->machine = NULL; /* the record's */
     json_t *run = json_pack("{s:s,s:s,s:n,s:o,s:o,s:o}", "id", id, "started", env_timestamp(stamp, sizeof stamp), "finished",
                             "command", command_line(argc, argv), "preset", r->work.preset ? json_string(r->work.preset) : json_null(),
                             "options", echo);
@@ -132,12 +132,13 @@ static void discard_record(Runner *r)
 static Status learn_peaks(Runner *r)
 {
     const json_t *environment = json_object_get(record_root(r->record), "environment");
-    if (peak_of(environment, "f32_flops") == 0 && !r->options->no_peaks) {
+    r->measure.peaks = peaks_from_json(json_object_get(environment, "peaks"));
+    if (r->measure.peaks.f32_flops == 0 && !r->options->no_peaks) {
         json_t *peaks = NULL;
         TRY(isolate_run(probe_peaks, &r->measure, &peaks));
-        TRY(record_set_peaks(r->record, peaks));
+        r->measure.peaks = peaks_from_json(peaks);
+        return record_set_peaks(r->record, peaks);
     }
-    r->measure.peaks = (Peaks){ peak_of(environment, "f32_flops"), peak_of(environment, "bf16_flops"), peak_of(environment, "copy_bytes_per_s") };
     return status_ok();
 }
 
@@ -374,6 +375,7 @@ static void close_runner(Runner *r)
 {
     for (int i = 0; i < r->verified_count; i++)
         json_decref(r->verified[i].result);
+    json_decref(r->machine);
     record_close(r->record);
     work_free(&r->work);
 }
@@ -397,7 +399,8 @@ static Status run_sweep(const Options *o, int argc, char **argv, bool *partial)
 {
     Runner r = { .options = o, .measure = measure_from_options(o) };
     Status status;
-    TRY_GOTO(status, work_plan(o, &r.work), out);
+    TRY_GOTO(status, learn_machine(&r), out);
+    TRY_GOTO(status, work_plan(o, r.gpu, &r.work), out);
     for (int i = 0; i < r.work.cell_count; i++)
         TRY_GOTO(status, net_check(&r.work.cells[i].net), out);
     if (gbench_list_only()) {
@@ -493,6 +496,7 @@ Status run_train(const Options *o, int argc, char **argv, bool *partial)
     TRY_GOTO(status, train_from_options(o, &t), out);
     TRY_GOTO(status, train_settle(&t), out);
     TRY_GOTO(status, check_classes(o, &t), out);
+    TRY_GOTO(status, learn_machine(&r), out);
     TRY_GOTO(status, open_record(&r, argc, argv, false), out);
     TRY_GOTO(status, run_training(&r, &t), out);
     const json_t *entry = record_find(r.record, RECORD_TRAININGS, train_name(&t, name, sizeof name));
@@ -531,10 +535,11 @@ Status run_claims(const Options *o, int argc, char **argv, bool *partial)
         if (!claim_find(o->words[i]))
             TRY_GOTO(status, status_error(STATUS_USAGE, "unknown claim '%s': 'batchmark claims' lists them", o->words[i]), out);
     r.work.cell_seconds = o->cell_seconds > 0 ? o->cell_seconds : 5;
+    TRY_GOTO(status, learn_machine(&r), out);
     TRY_GOTO(status, open_record(&r, argc, argv, true), out);
     for (int i = 0; i < o->word_count; i++) {
         const Claim *claim = claim_find(o->words[i]);
-        TRY_GOTO(status, run_claim(&r, claim, o->preset ? o->preset : preset_default()), out);
+        TRY_GOTO(status, run_claim(&r, claim, o->preset ? o->preset : preset_default(r.gpu)), out);
         const json_t *entry = record_find(r.record, RECORD_CLAIMS, claim->id);
         const char *verdict = json_string_value(json_object_get(entry, "verdict"));
         const char *summary = json_string_value(json_object_get(entry, "summary"));

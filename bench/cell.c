@@ -1,9 +1,9 @@
 /* cell.c - names and record members of a cell, opening a net on a device, and the timing of its steps. */
 #include "cell.h"
 
+#include "cell_profile.h"
 #include "env.h"
 #include "interrupt.h"
-#include "profile.h"
 #include "random_batch.h"
 #include "record.h"
 #include "stats.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WARMUP_STEPS = 2, MIN_SAMPLES = 5, MIN_SAMPLES_LATE = 2, MAX_SAMPLES = 1000, PROFILE_STEPS = 2 };
+enum { WARMUP_STEPS = 2, MIN_SAMPLES = 5, MIN_SAMPLES_LATE = 2, MAX_SAMPLES = 1000 };
 
 /* Real updates, small enough that random labels do no harm; AdamW and LAMB move every weight by about this much. */
 static float measure_rate(OptimKind optimizer)
@@ -131,8 +131,9 @@ bool cell_from_record(const json_t *axes, CellConfig *out)
 
 static json_t *bytes_or_null(size_t bytes) { return bytes ? json_integer((json_int_t)bytes) : json_null(); }
 
-json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_peak)
+json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_peak, const BackendMemory *device)
 {
+    const BackendMemory of_device = device ? *device : (BackendMemory){ 0 };
     json_t *planned = json_object();
     int failed = !planned;
     for (int k = 0; k < MEM_KIND_COUNT && !failed; k++)
@@ -144,14 +145,15 @@ json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_pe
         json_decref(planned);
         return NULL;
     }
-    return json_pack("{s:o,s:o,s:o}", "planned", planned, "measured_peak", bytes_or_null(measured_peak), "process_peak",
-                     bytes_or_null(process_peak));
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "planned", planned, "measured_peak", bytes_or_null(measured_peak), "process_peak",
+                     bytes_or_null(process_peak), "allocated", bytes_or_null(of_device.allocated), "device_used",
+                     bytes_or_null(of_device.device_used), "process_used", bytes_or_null(of_device.process_used));
 }
 
 json_t *cell_failed(const CellConfig *cell, const Status *why)
 {
     static const char *const members[] = { "effective_batch", "verified", "warmup", "samples", "stop", "throughput",
-                                           "step_seconds", "memory", "work", "floor_seconds", "profile", "primitives", "flags" };
+                                           "step_seconds", "memory", "work", "floor_seconds", "profile", "primitives", "choices", "flags" };
     char name[CELL_NAME_BYTES];
     const char *status = why->code == STATUS_OOM ? "oom" : why->code == STATUS_UNSUPPORTED ? "skipped" : "failed";
     json_t *entry = json_pack("{s:s,s:s,s:s,s:o}", "name", cell_name(cell, name, sizeof name), "status", status, "reason",
@@ -178,17 +180,38 @@ static size_t memory_available(void)
     return (size_t)kib * 1024;
 }
 
-size_t memory_limit(const BackendInfo *info, int64_t option)
+/* What others leave of a GPU; 0 if unknown. */
+static size_t device_available(Backend *be)
+{
+    BackendMemory m;
+    if (!be->vtable->memory || be->vtable->memory(be, &m).code != STATUS_OK || m.device_used > m.device_total)
+        return 0;
+    return m.device_total - m.device_used + m.allocated;
+}
+
+size_t memory_limit(Backend *be, const BackendInfo *info, int64_t option)
 {
     if (option)
         return (size_t)option;
-    size_t available = memory_available();
+    size_t available = info->is_gpu ? device_available(be) : memory_available();
     return available && available < info->memory_bytes ? available : info->memory_bytes;
 }
 
-/* What the hardware only emulates is not timed. */
-static Status check_timed(Amp amp, const BackendInfo *info)
+json_t *bench_memory_json(const Bench *b)
 {
+    BackendMemory m = { 0 };
+    if (b->backend->vtable->memory && b->backend->vtable->memory(b->backend, &m).code != STATUS_OK)
+        m = (BackendMemory){ 0 };
+    return memory_json(&b->plan, exec_allocated_peak(b->session.exec), env_process_peak_bytes(), &m);
+}
+
+/* Without TF32 the net would be that of fp32 under another name. What the hardware only emulates is not timed. */
+static Status check_precision(Amp amp, const BackendInfo *info, bool timed)
+{
+    if (amp == AMP_TF32 && !info->fast_tf32)
+        return status_error(STATUS_UNSUPPORTED, "%s", info->tf32_reason);
+    if (!timed)
+        return status_ok();
     if (amp == AMP_BF16 && !info->fast_bf16)
         return status_error(STATUS_UNSUPPORTED, "bf16 is not timed here: %s", info->bf16_reason);
     if (amp == AMP_FP16 && !info->fast_fp16)
@@ -196,16 +219,23 @@ static Status check_timed(Amp amp, const BackendInfo *info)
     return status_ok();
 }
 
+BackendOptions backend_options_for(const MeasureOptions *options, Amp amp)
+{
+    BackendOptions o = options->backend;
+    o.tf32 = amp == AMP_TF32;
+    return o;
+}
+
 Status bench_open(const NetConfig *net, const MeasureOptions *options, Bench *out)
 {
+    const BackendOptions backend = backend_options_for(options, net->amp);
     memset(out, 0, sizeof *out);
-    TRY(backend_open(options->device, &options->backend, &out->backend));
+    TRY(backend_open(options->device, &backend, &out->backend));
     backend_describe(out->backend, &out->info);
-    if (options->timed)
-        TRY(check_timed(net->amp, &out->info));
+    TRY(check_precision(net->amp, &out->info, options->timed));
     TRY(net_build(net, &out->net));
     TRY(exec_plan_memory(out->net.graph, out->backend, &options->exec, &out->plan));
-    size_t limit = memory_limit(&out->info, options->mem_limit);
+    size_t limit = memory_limit(out->backend, &out->info, options->mem_limit);
     if (out->plan.total > limit) {
         char need[32], have[32];
         return status_error(STATUS_OOM, "needs %s, the limit is %s", format_bytes((double)out->plan.total, need, sizeof need),
@@ -234,7 +264,15 @@ Status cell_run_step(Bench *b, const MicroBatch *data, int64_t accum)
     return backend_sync(b->backend);
 }
 
-typedef struct Samples { double seconds[MAX_SAMPLES], load[MAX_SAMPLES]; size_t count; double first; int warmup; const char *stop; } Samples;
+typedef struct Samples { double seconds[MAX_SAMPLES], load[MAX_SAMPLES]; size_t count; double first; int warmup; const char *stop;
+                         BackendSensors before, after; /* of a device that has any */ } Samples;
+
+static void read_sensors(Backend *be, BackendSensors *out)
+{
+    *out = (BackendSensors){ .clock_mhz = -1, .temperature = -1 };
+    if (be->vtable->sensors)
+        be->vtable->sensors(be, out);
+}
 
 /* Warm up, then sample until the mean is known well enough or the time is up. */
 static Status sample_steps(Bench *b, const MicroBatch *data, int64_t accum, const MeasureOptions *o, Samples *s)
@@ -247,6 +285,7 @@ static Status sample_steps(Bench *b, const MicroBatch *data, int64_t accum, cons
         StepResult check;
         TRY(step_result(&b->session, &check));
     }
+    read_sensors(b->backend, &s->before);
     double begin = clock_seconds();
     EnvLoad load;
     env_load_start(&load);
@@ -269,33 +308,24 @@ static Status sample_steps(Bench *b, const MicroBatch *data, int64_t accum, cons
     }
     if (!s->stop)
         s->stop = "count";
+    read_sensors(b->backend, &s->after);
     StepResult check;
     return step_result(&b->session, &check);
 }
 
-static Status profile_steps(Bench *b, const MicroBatch *data, int64_t accum, const MeasureOptions *o, json_t **out)
+double peak_of_op(const Peaks *peaks, Amp amp, Dtype dtype)
 {
-    Profile *profile = NULL;
-    TRY(profile_create(b->net.graph, o->trace_path != NULL, &profile));
-    exec_set_clock(b->session.exec, profile_note_node, profile);
-    Status status = status_ok();
-    for (int i = 0; i < PROFILE_STEPS && status.code == STATUS_OK; i++) {
-        double copied = b->session.copy_seconds, start = clock_seconds();
-        status = cell_run_step(b, data, accum);
-        double end = clock_seconds();
-        profile_note_span(profile, PROFILE_COPY, start, start + (b->session.copy_seconds - copied));
-        profile_note_step(profile, start, end);
-    }
-    exec_set_clock(b->session.exec, NULL, NULL);
-    if (status.code == STATUS_OK)
-        status = profile_json(profile, out);
-    if (status.code == STATUS_OK && o->trace_path)
-        status = profile_write_trace(profile, o->trace_path);
-    profile_destroy(profile);
-    return status;
+    const double own = dtype == DTYPE_BF16 ? peaks->bf16_flops : dtype == DTYPE_F16 ? peaks->f16_flops
+                       : amp == AMP_TF32   ? peaks->tf32_flops : 0;
+    return own > 0 ? own : peaks->f32_flops;
 }
 
-double floor_seconds(const Graph *g, Segment segment, const Peaks *peaks)
+double peak_of_net(const Peaks *peaks, Amp amp)
+{
+    return peak_of_op(peaks, amp, amp == AMP_BF16 ? DTYPE_BF16 : amp == AMP_FP16 ? DTYPE_F16 : DTYPE_F32);
+}
+
+double floor_seconds(const Graph *g, Segment segment, const Peaks *peaks, Amp amp)
 {
     if (!peaks->copy_bytes || !peaks->f32_flops)
         return NAN;
@@ -305,8 +335,7 @@ double floor_seconds(const Graph *g, Segment segment, const Peaks *peaks)
         if (node->segment != segment)
             continue;
         OpCost cost = op_cost(&node->op);
-        bool bf16 = node->op.n_in && node->op.in[0].dtype == DTYPE_BF16;
-        double peak = bf16 && peaks->bf16_flops ? peaks->bf16_flops : peaks->f32_flops;
+        double peak = peak_of_op(peaks, amp, node->op.n_in ? node->op.in[0].dtype : DTYPE_F32);
         sum += fmax(cost.flops / peak, cost.bytes / peaks->copy_bytes);
     }
     return sum;
@@ -321,6 +350,22 @@ static json_t *samples_json(const Samples *s)
             return NULL;
         }
     return list;
+}
+
+static json_t *known_or_null(int value) { return value < 0 ? json_null() : json_integer(value); }
+
+static json_t *one_reading(const BackendSensors *s)
+{
+    return json_pack("{s:o,s:o,s:o}", "clock_mhz", known_or_null(s->clock_mhz), "temperature", known_or_null(s->temperature), "throttled",
+                     s->throttle_known ? json_string(s->throttled) : json_null());
+}
+
+/* Just before and just after the timed steps; null where nothing is known. */
+static json_t *sensors_json(const Samples *s)
+{
+    if (s->before.clock_mhz < 0 && s->after.clock_mhz < 0 && s->before.temperature < 0 && s->after.temperature < 0)
+        return json_null();
+    return json_pack("{s:o,s:o}", "before", one_reading(&s->before), "after", one_reading(&s->after));
 }
 
 static json_t *step_seconds_json(const Samples *s)
@@ -338,7 +383,7 @@ static json_t *flags_json(const Samples *s, double flops, double floor, const Pe
 {
     json_t *flags = json_array();
     double median = stats_median(s->seconds, s->count);
-    double peak = amp == AMP_BF16 && peaks->bf16_flops ? peaks->bf16_flops : peaks->f32_flops;
+    double peak = peak_of_net(peaks, amp);
     char text[160];
     if (flags && peak && flops / median > peak) {
         snprintf(text, sizeof text, "impossible: %.0f GFLOP/s is more than the measured peak of %.0f", flops / median / 1e9, peak / 1e9);
@@ -361,30 +406,53 @@ static json_t *flags_json(const Samples *s, double flops, double floor, const Pe
     return flags;
 }
 
-/* primitives and profile are taken over. */
-static Status cell_entry(const CellConfig *cell, Bench *b, const MeasureOptions *o, const Samples *s, json_t *profile,
+/* One choice of tuning; a list that is not whole becomes NULL. */
+static void note_choice(void *context, const char *op, const char *choice, size_t bytes, double us)
+{
+    json_t **list = context;
+    if (*list && json_array_append_new(*list, json_pack("{s:s,s:s,s:I,s:o}", "op", op, "choice", choice, "workspace_bytes",
+                                                        (json_int_t)bytes, "seconds", record_real(1e-6 * us)))) {
+        json_decref(*list);
+        *list = NULL;
+    }
+}
+
+/* What tuning chose for the ops of this net; null where nothing is chosen. NULL if out of memory. */
+static json_t *choices_json(Backend *be)
+{
+    if (!be->vtable->choices)
+        return json_null();
+    json_t *list = json_array();
+    be->vtable->choices(be, note_choice, &list);
+    return list;
+}
+
+/* primitives and the profile are taken over. */
+static Status cell_entry(const CellConfig *cell, Bench *b, const MeasureOptions *o, const Samples *s, const CellProfile *profile,
                          json_t *primitives, json_t **entry)
 {
     char name[CELL_NAME_BYTES];
     const double k = (double)cell->accum;
     OpCost begin = graph_cost(b->net.graph, SEG_BEGIN), micro = graph_cost(b->net.graph, SEG_MICRO), update = graph_cost(b->net.graph, SEG_UPDATE);
     double flops = begin.flops + k * micro.flops + update.flops, bytes = begin.bytes + k * micro.bytes + update.bytes;
-    double floor = floor_seconds(b->net.graph, SEG_BEGIN, &o->peaks) + k * floor_seconds(b->net.graph, SEG_MICRO, &o->peaks)
-        + floor_seconds(b->net.graph, SEG_UPDATE, &o->peaks);
+    double floor = floor_seconds(b->net.graph, SEG_BEGIN, &o->peaks, cell->net.amp)
+        + k * floor_seconds(b->net.graph, SEG_MICRO, &o->peaks, cell->net.amp)
+        + floor_seconds(b->net.graph, SEG_UPDATE, &o->peaks, cell->net.amp);
     double median = stats_median(s->seconds, s->count);
     int64_t effective = cell->accum * cell->net.batch;
     json_t *verified = o->verified ? json_deep_copy(o->verified) : json_null();
-    *entry = json_pack("{s:s,s:s,s:n,s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+    *entry = json_pack("{s:s,s:s,s:n,s:o,s:I,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
         "name", cell_name(cell, name, sizeof name), "status", "ok", "reason", "axes", cell_axes(cell),
         "effective_batch", (json_int_t)effective, "verified", verified,
         "warmup", json_pack("{s:i,s:o}", "steps", s->warmup, "first_seconds", record_real(s->first)),
         "samples", samples_json(s), "stop", s->stop, "throughput", record_real((double)effective / median),
         "step_seconds", step_seconds_json(s),
-        "memory", memory_json(&b->plan, exec_allocated_peak(b->session.exec), env_process_peak_bytes()),
+        "memory", bench_memory_json(b),
         "work", json_pack("{s:o,s:o}", "flops", record_real(flops), "bytes", record_real(bytes)),
-        "floor_seconds", record_real(floor), "profile", profile ? profile : json_null(),
-        "primitives", primitives ? primitives : json_null(), "flags", flags_json(s, flops, floor, &o->peaks, cell->net.amp));
-    bool whole = *entry && (profile || !json_object_set_new(*entry, "profile_reason", json_string("--no-profile was given")));
+        "floor_seconds", record_real(floor), "profile", profile->json ? profile->json : json_null(),
+        "primitives", primitives ? primitives : json_null(), "sensors", sensors_json(s), "choices",
+        choices_json(b->backend), "flags", flags_json(s, flops, floor, &o->peaks, cell->net.amp));
+    bool whole = *entry && (profile->json || !json_object_set_new(*entry, "profile_reason", json_string(profile->reason)));
     return whole ? status_ok() : status_error(STATUS_OOM, "out of memory for the record of a cell");
 }
 
@@ -393,7 +461,8 @@ Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_
     Bench bench;
     MicroBatch data = { 0 };
     Samples *samples = NULL;
-    json_t *profile = NULL, *primitives = NULL;
+    CellProfile profile = { NULL, "--no-profile was given" };
+    json_t *primitives = NULL;
     Status status;
     *entry = NULL;
     env_process_peak_reset();
@@ -404,17 +473,17 @@ Status cell_measure(const CellConfig *cell, const MeasureOptions *options, json_
         TRY_GOTO(status, status_error(STATUS_OOM, "out of memory for the samples of a cell"), out);
     TRY_GOTO(status, sample_steps(&bench, &data, cell->accum, options, samples), out);
     if (options->profile)
-        TRY_GOTO(status, profile_steps(&bench, &data, cell->accum, options, &profile), out);
+        TRY_GOTO(status, cell_profile(&bench, &data, cell->accum, options, stats_median(samples->seconds, samples->count), &profile), out);
     if (options->primitives)
         TRY_GOTO(status, primitives_time(&bench, &data, cell->accum, &primitives), out);
-    status = cell_entry(cell, &bench, options, samples, profile, primitives, entry);
-    profile = primitives = NULL;
+    status = cell_entry(cell, &bench, options, samples, &profile, primitives, entry);
+    profile.json = primitives = NULL;
 out:
     if (status.code != STATUS_OK) {
         json_decref(*entry);
         *entry = NULL;
     }
-    json_decref(profile);
+    json_decref(profile.json);
     json_decref(primitives);
     free(samples);
     random_batch_free(&data);

@@ -14,7 +14,16 @@ enum { CELL_NAME_BYTES = 256, CELL_EXTRA_BYTES = 144 };
 typedef struct CellConfig { NetConfig net; int64_t accum; } CellConfig;
 
 /* Measured ceilings of this machine; 0 = not measured. */
-typedef struct Peaks { double f32_flops, bf16_flops, copy_bytes; } Peaks;
+typedef struct Peaks { double f32_flops, bf16_flops, f16_flops, tf32_flops, copy_bytes; } Peaks;
+
+/* Arithmetic per second that a net of this precision, or an op whose first input is of this type in such a net, can reach; f32's
+ * where the type's own was not measured. */
+double peak_of_net(const Peaks *peaks, Amp amp);
+double peak_of_op(const Peaks *peaks, Amp amp, Dtype dtype);
+
+/* The "peaks" member of the record, and back. NULL if out of memory. */
+json_t *peaks_json(const Peaks *peaks);
+Peaks   peaks_from_json(const json_t *object);
 
 typedef struct MeasureOptions {
     const char    *device;
@@ -41,20 +50,27 @@ json_t *cell_axes(const CellConfig *cell);
 /* The cell that has these axes in a record (the net's name stays owned by the record); false if they are of no net here. */
 bool cell_from_record(const json_t *axes, CellConfig *out);
 
-/* The "memory" member; 0 = not measured. NULL if out of memory. */
-json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_peak);
+/* The "memory" member; 0 = not measured. device: what the device and its driver say, NULL where there is no such device. NULL
+ * if out of memory. */
+json_t *memory_json(const MemPlan *plan, size_t measured_peak, size_t process_peak, const BackendMemory *device);
+
+/* The options of a backend for nets of this precision. */
+BackendOptions backend_options_for(const MeasureOptions *options, Amp amp);
 
 /* A net on a device, ready to step; what every command that runs something opens. */
 typedef struct Bench { Backend *backend; BackendInfo info; Net net; MemPlan plan; Session session; } Bench;
 
 /* Opens the device, builds the net, plans its memory and compares that with the limit (STATUS_OOM with both numbers if
- * it cannot fit; nothing is allocated then), prepares and initialises. If times are wanted, bf16 or fp16 on hardware that only
- * emulates it is STATUS_UNSUPPORTED with the reason. bench_close may be called in any state after bench_open was tried. */
+ * it cannot fit; nothing is allocated then), prepares and initialises. TF32 on hardware without it is STATUS_UNSUPPORTED with the
+ * reason, and so are bf16 and fp16 on hardware that only emulates them if times are wanted. bench_close may be called in any state after bench_open was tried. */
 Status bench_open(const NetConfig *net, const MeasureOptions *options, Bench *out);
 void   bench_close(Bench *bench);
 
-/* Bytes a run may use: the option's limit, or the device's capacity, or what the system has free if that is less. */
-size_t memory_limit(const BackendInfo *info, int64_t option);
+/* Memory of a cell that ran, for its entry: plan, tensors, process, device. NULL if out of memory. */
+json_t *bench_memory_json(const Bench *bench);
+
+/* Bytes a run may use: the option's limit, or the device's capacity, or what the system or the GPU has free if that is less. */
+size_t memory_limit(Backend *be, const BackendInfo *info, int64_t option);
 
 /* One update as it is timed: accum times the same micro-batch, then the optimiser with a small learning rate; waits for
  * the device. STATUS_INTERRUPTED once a signal has come. */
@@ -73,7 +89,7 @@ NetConfig verify_reduced(const NetConfig *like); /* that small net: two cells wh
 bool      verify_same_kind(const NetConfig *a, const NetConfig *b); /* whether they are */
 Status verify_net(const NetConfig *like, const MeasureOptions *options, json_t **result);
 
-/* Measures the peaks with large matrix products, convolutions and sums; about three seconds. */
+/* Measures the peaks with large matrix products, convolutions and sums, in each type that this hardware multiplies; a few seconds. */
 Status peaks_measure(const MeasureOptions *options, Peaks *out);
 
 /* Times every op of a step alone, with cold caches, in turns with whole steps: {"step_seconds", "sum_seconds", "ratio",
@@ -82,6 +98,6 @@ Status primitives_time(Bench *bench, const MicroBatch *data, int64_t accum, json
 
 /* Shortest time the machine's peaks allow for one run of these nodes: sum over nodes of max(flops / peak of the node's
  * type, bytes / copy bandwidth). NaN without peaks. */
-double floor_seconds(const Graph *g, Segment segment, const Peaks *peaks);
+double floor_seconds(const Graph *g, Segment segment, const Peaks *peaks, Amp amp);
 
 #endif

@@ -157,7 +157,7 @@ static json_t *capture_cpu(const BackendInfo *device, bool *ok)
     char    text[TEXT_BYTES];
     json_t *cpu = json_object();
     read_field("/proc/cpuinfo", "model name", ':', text, sizeof text);
-    put(cpu, "model", text_or_null(text[0] ? text : device->name), ok); /* ARM's cpuinfo has no such line */
+    put(cpu, "model", text_or_null(text[0] || device->is_gpu ? text : device->name), ok); /* ARM's cpuinfo has no such line */
     put(cpu, "cores", json_integer(count_cores()), ok);
     put(cpu, "threads_used", size_or_null(device->threads), ok);
     put(cpu, "isa", split_words(device->isa, ok), ok);
@@ -169,25 +169,27 @@ static json_t *capture_cpu(const BackendInfo *device, bool *ok)
 
 /* ---- libraries, device, the whole ---- */
 
-/* "oneDNN 2.6.3" as "onednn": "2.6.3". */
-static void put_library(json_t *libraries, const char *name_and_version, bool *ok)
+/* "oneDNN 2.6.3, other 1" as "onednn": "2.6.3", "other": "1". */
+static void put_libraries(json_t *libraries, const char *text, bool *ok)
 {
-    char   name[64];
-    size_t n = strcspn(name_and_version, " ");
-    if (n == 0 || n >= sizeof name)
-        return;
-    for (size_t i = 0; i < n; i++) {
-        char c = name_and_version[i];
-        name[i] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    while (*(text += strspn(text, ", "))) {
+        char         name[64], version[64];
+        const size_t n = strcspn(text, " ,"), whole = strcspn(text, ","), space = n < whole;
+        if (n >= sizeof name)
+            return;
+        for (size_t i = 0; i < n; i++)
+            name[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] - 'A' + 'a' : text[i]);
+        name[n] = '\0';
+        snprintf(version, sizeof version, "%.*s", (int)(whole - n - space), text + n + space);
+        put(libraries, name, text_or_null(version), ok);
+        text += whole;
     }
-    name[n] = '\0';
-    put(libraries, name, text_or_null(name_and_version + n + strspn(name_and_version + n, " ")), ok);
 }
 
 static json_t *capture_libraries(const BackendInfo *device, bool *ok)
 {
     json_t *libraries = json_object();
-    put_library(libraries, device->library, ok);
+    put_libraries(libraries, device->library, ok);
     put(libraries, "benchmark", text_or_null(BATCHMARK_BENCHMARK_VERSION), ok);
     put(libraries, "jansson", text_or_null(jansson_version_str()), ok);
     put(libraries, "zlib", text_or_null(zlibVersion()), ok);
@@ -197,11 +199,39 @@ static json_t *capture_libraries(const BackendInfo *device, bool *ok)
 static json_t *capture_device(const BackendInfo *device, bool *ok)
 {
     json_t *object = json_object();
-    /* the only backend with this library; another one will have to say its name itself */
-    put(object, "backend", strncmp(device->library, "oneDNN", 6) == 0 ? json_string("cpu") : json_null(), ok);
+    put(object, "backend", json_string(device->is_gpu ? "cuda" : "cpu"), ok);
     put(object, "name", text_or_null(device->name), ok);
     put(object, "memory_bytes", size_or_null((long long)device->memory_bytes), ok);
     return object;
+}
+
+/* 13000 as "13.0"; null for 0. */
+static json_t *cuda_version(int version)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%d.%d", version / 1000, version % 1000 / 10);
+    return version ? json_string(text) : json_null();
+}
+
+/* The GPU that is used, or none. */
+static json_t *capture_gpus(const BackendInfo *device, bool *ok)
+{
+    char    capability[16];
+    json_t *list = json_array();
+    if (!device->is_gpu)
+        return list;
+    json_t *gpu = json_object();
+    snprintf(capability, sizeof capability, "%d.%d", device->gpu_capability / 10, device->gpu_capability % 10);
+    put(gpu, "name", text_or_null(device->name), ok);
+    put(gpu, "uuid", text_or_null(device->gpu_uuid), ok);
+    put(gpu, "capability", json_string(capability), ok);
+    put(gpu, "memory_bytes", size_or_null((long long)device->memory_bytes), ok);
+    put(gpu, "driver", cuda_version(device->driver_version), ok);
+    put(gpu, "runtime", cuda_version(device->runtime_version), ok);
+    put(gpu, "note", text_or_null(device->note), ok);
+    if (json_array_append_new(list, gpu) != 0)
+        *ok = false;
+    return list;
 }
 
 static json_t *unknown_peaks(bool *ok)
@@ -209,6 +239,8 @@ static json_t *unknown_peaks(bool *ok)
     json_t *peaks = json_object();
     put(peaks, "f32_flops", json_null(), ok);
     put(peaks, "bf16_flops", json_null(), ok);
+    put(peaks, "f16_flops", json_null(), ok);
+    put(peaks, "tf32_flops", json_null(), ok);
     put(peaks, "copy_bytes_per_s", json_null(), ok);
     return peaks;
 }
@@ -226,7 +258,7 @@ Status env_capture(const BackendInfo *device, json_t **out)
     put(env, "hostname", text_or_null(named ? system.nodename : NULL), &ok);
     put(env, "cpu", capture_cpu(device, &ok), &ok);
     put(env, "memory_bytes", size_or_null((long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)), &ok);
-    put(env, "gpus", json_array(), &ok);
+    put(env, "gpus", capture_gpus(device, &ok), &ok);
     put(env, "compiler", text_or_null(BATCHMARK_COMPILER), &ok);
     put(env, "flags", text_or_null(BATCHMARK_FLAGS), &ok);
     put(env, "libraries", capture_libraries(device, &ok), &ok);

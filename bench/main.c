@@ -1,9 +1,9 @@
-/* main.c - the sub-commands and the exit code; plan, info and report, which run nothing, are here. */
+/* main.c - the sub-commands and the exit code; info and report are here. */
 #include "bench.h"
 #include "env.h"
 #include "gbench.h"
 #include "interrupt.h"
-#include "presets.h"
+#include "plan.h"
 #include "record.h"
 #include "report.h"
 #include "serve.h"
@@ -23,65 +23,52 @@ static Status print_json(json_t *root)
     return status;
 }
 
-/* ---- plan ---- */
-
-static void print_plan(const NetConfig *net, const MemPlan *plan, int64_t params, size_t limit)
-{
-    char text[32];
-    if (net_is_text(net))
-        printf("%s, sequences of %" PRId64, net->net, net->size);
-    else
-        printf("%s, %" PRId64 " x %" PRId64, net->net, net->size, net->size);
-    printf(", batch %" PRId64 ", amp %s, %s: %" PRId64 " parameters\n", net->batch, amp_names[net->amp], optim_names[net->optim.kind], params);
-    for (int k = 0; k < MEM_KIND_COUNT; k++)
-        printf("  %-12s %14zu  %10s\n", mem_kind_names[k], plan->kind[k], format_bytes((double)plan->kind[k], text, sizeof text));
-    printf("  %-12s %14zu  %10s\n", "total", plan->total, format_bytes((double)plan->total, text, sizeof text));
-    printf("arena %s", format_bytes((double)plan->arena_peak, text, sizeof text));
-    printf(", lower bound %s", format_bytes((double)plan->arena_lower_bound, text, sizeof text));
-    printf(", without planning %s\n", format_bytes((double)plan->arena_naive, text, sizeof text));
-    printf("%s in ", plan->total <= limit ? "fits" : "does not fit");
-    printf("%s", format_bytes((double)limit, text, sizeof text));
-    if (plan->total <= limit)
-        printf(", %s left\n", format_bytes((double)(limit - plan->total), text, sizeof text));
-    else
-        printf(", %s too much\n", format_bytes((double)(plan->total - limit), text, sizeof text));
-}
-
-static Status run_plan(const Options *o, bool *partial)
-{
-    CellConfig cell;
-    TRY(cell_from_axes(o, &cell));
-    const NetConfig *net = &cell.net;
-
-    MeasureOptions options = measure_from_options(o);
-    Backend *be = NULL;
-    Net built;
-    MemPlan plan;
-    BackendInfo info;
-    Status status;
-    memset(&built, 0, sizeof built);
-    TRY_GOTO(status, net_build(net, &built), out);
-    TRY_GOTO(status, backend_open(options.device, &options.backend, &be), out);
-    backend_describe(be, &info);
-    TRY_GOTO(status, exec_plan_memory(built.graph, be, &options.exec, &plan), out);
-    size_t limit = o->mem_limit ? (size_t)o->mem_limit : info.memory_bytes;
-    *partial = plan.total > limit;
-    int64_t params = graph_param_count(built.graph);
-    if (o->print_graph)
-        graph_print(built.graph, o->json ? stderr : stdout);
-    if (o->json)
-        status = print_json(json_pack("{s:o,s:I,s:o,s:I,s:b,s:I,s:I}", "axes", cell_axes(&cell), "parameters", (json_int_t)params, "memory",
-                                      memory_json(&plan, 0, 0), "limit", (json_int_t)limit, "fits", plan.total <= limit, "arena_peak",
-                                      (json_int_t)plan.arena_peak, "arena_lower_bound", (json_int_t)plan.arena_lower_bound));
-    else
-        print_plan(net, &plan, params, limit);
-out:
-    net_destroy(&built);
-    backend_close(be);
-    return status;
-}
-
 /* ---- info ---- */
+
+static void print_device(const BackendInfo *info)
+{
+    char memory[32];
+    format_bytes((double)info->memory_bytes, memory, sizeof memory);
+    if (!info->is_gpu) {
+        printf("device      %s, %d threads, %s\n", info->name, info->threads, memory);
+        printf("library     %s; instructions: %s\n", info->library, info->isa);
+        return;
+    }
+    printf("device      %s, compute capability %d.%d, %s, %s\n", info->name, info->gpu_capability / 10, info->gpu_capability % 10, memory,
+           info->gpu_uuid);
+    printf("library     %s\n", info->library);
+    printf("CUDA        runtime %d.%d, driver for up to %d.%d\n", info->runtime_version / 1000, info->runtime_version % 1000 / 10,
+           info->driver_version / 1000, info->driver_version % 1000 / 10);
+    if (info->note[0])
+        printf("note        %s\n", info->note);
+}
+
+/* Why auto was the CPU. */
+static void print_no_gpu(const MeasureOptions *options)
+{
+    Backend *gpu = NULL;
+    Status   status = backend_open("cuda", &options->backend, &gpu);
+    printf("GPU         not used: %s\n", status.text);
+    backend_close(gpu);
+}
+
+/* "peak bf16   407 GFLOP/s", or why there is none. */
+static void print_peak(const char *type, double rate, const char *reason)
+{
+    if (rate > 0)
+        printf("peak %-7s%.0f GFLOP/s\n", type, rate / 1e9);
+    else
+        printf("%-12snot timed: %s\n", type, reason);
+}
+
+static void print_peaks(const BackendInfo *info, const Peaks *peaks)
+{
+    print_peak("fp32", peaks->f32_flops, "");
+    print_peak("tf32", peaks->tf32_flops, info->tf32_reason);
+    print_peak("bf16", peaks->bf16_flops, info->bf16_reason);
+    print_peak("fp16", peaks->f16_flops, info->fp16_reason);
+    printf("bandwidth   %.1f GB/s (two reads, one write)\n", peaks->copy_bytes / 1e9);
+}
 
 static Status run_info(const Options *o)
 {
@@ -96,27 +83,18 @@ static Status run_info(const Options *o)
     TRY_GOTO(status, env_capture(&info, &environment), out);
     TRY_GOTO(status, env_tool(&tool), out);
     TRY_GOTO(status, peaks_measure(&options, &peaks), out);
-    json_t *member = json_pack("{s:o,s:o,s:o}", "f32_flops", record_real(peaks.f32_flops), "bf16_flops",
-                               peaks.bf16_flops > 0 ? record_real(peaks.bf16_flops) : json_null(), "copy_bytes_per_s",
-                               record_real(peaks.copy_bytes));
-    if (json_object_set_new(environment, "peaks", member))
+    if (json_object_set_new(environment, "peaks", peaks_json(&peaks)))
         TRY_GOTO(status, status_error(STATUS_OOM, "out of memory for the output"), out);
     if (o->json) {
         status = print_json(json_pack("{s:O,s:O}", "tool", tool, "environment", environment));
         goto out;
     }
-    char memory[32];
     printf("batchmark %s (git %s)\n", json_string_value(json_object_get(tool, "version")),
            json_is_string(json_object_get(tool, "git")) ? json_string_value(json_object_get(tool, "git")) : "unknown");
-    printf("device      %s, %d threads, %s\n", info.name, info.threads, format_bytes((double)info.memory_bytes, memory, sizeof memory));
-    printf("library     %s; instructions: %s\n", info.library, info.isa);
-    printf("peak fp32   %.0f GFLOP/s\n", peaks.f32_flops / 1e9);
-    if (info.fast_bf16)
-        printf("peak bf16   %.0f GFLOP/s\n", peaks.bf16_flops / 1e9);
-    else
-        printf("bf16        not timed: %s\n", info.bf16_reason);
-    printf("bandwidth   %.1f GB/s (two reads, one write)\n", peaks.copy_bytes / 1e9);
-    printf("CUDA        not in this build\n");
+    print_device(&info);
+    if (!info.is_gpu && !strcmp(o->device, "auto"))
+        print_no_gpu(&options);
+    print_peaks(&info, &peaks);
 out:
     json_decref(environment);
     json_decref(tool);

@@ -1,6 +1,8 @@
 /* options.c - the option table and what reads it. To add an option: one member of Options, one row here. */
 #include "options.h"
 
+#include "../kernels/gpus.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -9,13 +11,14 @@
 
 const char *const command_names[COMMAND_COUNT] = { "bench", "train", "plan", "info", "claims", "report", "serve" };
 
-static const char *const amp_choices[] = { "off", "bf16", "fp16", NULL };
+static const char *const amp_choices[] = { "off", "bf16", "fp16", "tf32", NULL };
 static const char *const net_choices[] = { "resnet50", "unet", "bert", NULL };
 static const char *const head_choices[] = { "masked", "all", "classify", NULL };
 static const char *const optim_choices[] = { "sgd", "adamw", "lamb", "lars", NULL };
 static const char *const padding_choices[] = { "fixed", "dynamic", "budget", NULL };
 static const char *const stem_choices[] = { "standard", "small", NULL };
 static const char *const preset_choices[] = { "smoke", "quick", "full", NULL };
+static const char *const switch_choices[] = { "off", "on", NULL };
 static const char *const layout_choices[] = { "auto", "blocked", "nhwc", NULL };
 
 static const char *const command_help[COMMAND_COUNT] = {
@@ -55,14 +58,16 @@ typedef struct OptionSpec {
 #define AT(member) offsetof(Options, member)
 
 static const OptionSpec specs[] = {
-    { "device", TYPE_TEXT, AT(device), ALL & ~REPORT, 0, 0, NULL, "auto", "auto or cpu" },
+    { "device", TYPE_TEXT, AT(device), ALL & ~REPORT, 0, 0, NULL, "auto", "auto, cpu, cuda or cuda:N; auto is a GPU if there is one that works" },
     { "threads", TYPE_INT, AT(threads), ALL & ~REPORT, 0, 4096, NULL, "0", "CPU threads; 0 = every core this process may use" },
-    { "layout", TYPE_NAME, AT(layout), ALL & ~REPORT, 0, 0, layout_choices, "auto", "layout of activations, for experiments" },
+    { "layout", TYPE_NAME, AT(layout), ALL & ~REPORT, 0, 0, layout_choices, "auto", "layout of activations on CPUs, for experiments" },
+    { "autotune", TYPE_CHOICE, AT(autotune), RUNS | INFO | SERVE, 0, 0, switch_choices, "on", "GPUs: time each library's proposals for an op and keep the fastest; off takes the first" },
+    { "graphs", TYPE_CHOICE, AT(graphs), RUNS | SERVE, 0, 0, switch_choices, "on", "GPUs: record the step once and replay it, which saves the time of launching" },
 
     { "net", TYPE_NAME, AT(net), NET, 0, 0, net_choices, NULL, "net to run, resnet50 if not given; a preset runs only what it has for this one" },
     { "size", TYPE_AXIS_INT, AT(size), NET, 8, 4096, NULL, NULL, "images: height = width in pixels; bert: longest sequence in tokens" },
     { "batch", TYPE_AXIS_INT, AT(batch), NET, 1, 65536, NULL, NULL, "samples in a micro-batch" },
-    { "amp", TYPE_AXIS_CHOICE, AT(amp), NET, 0, 0, amp_choices, NULL, "mixed precision; fp16 has a dynamic loss scale" },
+    { "amp", TYPE_AXIS_CHOICE, AT(amp), NET, 0, 0, amp_choices, NULL, "mixed precision; fp16 has a dynamic loss scale; tf32 is fp32 with products of TF32, on GPUs that have it" },
     { "accum", TYPE_AXIS_INT, AT(accum), NET, 1, 65536, NULL, NULL, "micro-batches in one update" },
     { "width", TYPE_REAL, AT(width), NET, 0.01, 16, NULL, "1", "resnet50, unet: multiplier of every layer's channels" },
     { "classes", TYPE_INT, AT(classes), BENCH | PLAN | SERVE | TRAIN, 1, 100000, NULL, NULL, "classes of the output; unet 1: BCE + soft Dice; train takes them from the data" },
@@ -112,6 +117,9 @@ static const OptionSpec specs[] = {
     { "no-peaks", TYPE_FLAG, AT(no_peaks), BENCH | CLAIMS, 0, 0, NULL, NULL, "do not measure this machine's peaks: no floors" },
     { "trace", TYPE_FLAG, AT(trace), BENCH, 0, 0, NULL, NULL, "write a Chrome trace of the profiled steps" },
     { "mem-limit", TYPE_BYTES, AT(mem_limit), BENCH | TRAIN | PLAN | CLAIMS | SERVE, 1, 9e15, NULL, NULL, "capacity to respect, such as 16GiB; default this machine's memory" },
+    { "gpu", TYPE_TEXT, AT(gpu), PLAN, 0, 0, NULL, NULL, "plan for this GPU, which need not be here, such as h100-80g; its memory is the limit" },
+    { "max-batch", TYPE_FLAG, AT(max_batch), PLAN, 0, 0, NULL, NULL, "answer the largest batch that fits" },
+    { "reserve", TYPE_REAL, AT(reserve), PLAN, 0, 90, NULL, "0", "percent of the memory to leave free; the article keeps 20" },
 
     { "print-graph", TYPE_FLAG, AT(print_graph), PLAN, 0, 0, NULL, NULL, "print every node with its shapes" },
     { "check-nan", TYPE_FLAG, AT(check_nan), TRAIN | BENCH, 0, 0, NULL, NULL, "name the first tensor that is not finite" },
@@ -347,6 +355,10 @@ Status options_parse(int argc, char **argv, Options *out)
         } else {
             out->words[out->word_count++] = argv[i];
         }
+    }
+    if (out->gpu && !gpu_find(out->gpu)) {
+        char list[320];
+        return status_error(STATUS_USAGE, "--gpu '%s': must be one of %s", out->gpu, gpu_names(list, sizeof list));
     }
     if (out->resume && !out->out)
         return status_error(STATUS_USAGE, "--resume needs --out with the folder of the record to go on with");

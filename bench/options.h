@@ -23,7 +23,7 @@ typedef struct Options {
     Command command;
     /* what runs where */
     const char *device, *layout;
-    int64_t threads;
+    int64_t threads, autotune, graphs;                     /* the latter two: 1 = on */
     /* the net */
     const char *net;
     Axis    size, batch, amp, accum;
@@ -44,6 +44,10 @@ typedef struct Options {
     bool    resume, no_profile, no_peaks, trace, primitives;
     double  cell_seconds, precision;
     int64_t mem_limit;
+    /* planning */
+    const char *gpu;                                       /* a name of gpus.h, or NULL */
+    bool    max_batch;
+    double  reserve;                                       /* percent */
     /* finding faults */
     bool    print_graph, check_nan, poison, no_planner;
     /* output */

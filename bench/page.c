@@ -258,6 +258,10 @@ static void add_ops(Text *t, const PageInput *in, const Group *g, size_t number)
     text_add_markdown(t, record_string(cell, "name"));
     text_add(t, ", in one step:\n\n");
     table_ops(t, cell);
+    if (record_count(cell, "profile.kernels")) {
+        text_add(t, "Its kernels, the longest first:\n\n");
+        table_kernels(t, cell);
+    }
 }
 
 static void add_group(Text *t, const PageInput *in, size_t number, bool main_chart_shown)
@@ -279,6 +283,10 @@ static void add_group(Text *t, const PageInput *in, size_t number, bool main_cha
     text_add(t, "### Work and floor\n\n");
     add_cell_charts(t, in, number, "floor");
     table_work(t, g);
+    if (group_has_device_profile(g)) {
+        text_add(t, "### On the device\n\n");
+        table_device(t, g);
+    }
     if (best_of_group(g)) {
         text_add(t, "### Operations\n\n");
         add_ops(t, in, g, number);

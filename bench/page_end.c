@@ -150,11 +150,18 @@ static void add_environment(Text *t, const json_t *record)
     row_bytes(t, "L3 cache", record_number(env, "cpu.caches.l3"));
     row_bytes(t, "memory", record_number(env, "memory_bytes"));
     row_list(t, "GPUs", record_array(env, "gpus"));
+    const json_t *gpu = json_array_get(record_array(env, "gpus"), 0);
+    row_text(t, "compute capability", record_string(gpu, "capability"));
+    row_text(t, "CUDA that the driver supports", record_string(gpu, "driver"));
+    row_text(t, "CUDA runtime", record_string(gpu, "runtime"));
+    row_text(t, "GPU, note", record_string(gpu, "note"));
     row_text(t, "backend", record_string(env, "device.backend"));
     row_text(t, "device", record_string(env, "device.name"));
     row_bytes(t, "device memory", record_number(env, "device.memory_bytes"));
     row_number(t, "measured peak, fp32", record_number(env, "peaks.f32_flops") * 1e-9, " GFLOP/s");
+    row_number(t, "measured peak, tf32", record_number(env, "peaks.tf32_flops") * 1e-9, " GFLOP/s");
     row_number(t, "measured peak, bf16", record_number(env, "peaks.bf16_flops") * 1e-9, " GFLOP/s");
+    row_number(t, "measured peak, fp16", record_number(env, "peaks.f16_flops") * 1e-9, " GFLOP/s");
     row_number(t, "measured copy bandwidth", record_number(env, "peaks.copy_bytes_per_s") * 1e-9, " GB/s");
     row_text(t, "compiler", record_string(env, "compiler"));
     row_text(t, "flags", record_string(env, "flags"));

@@ -16,6 +16,7 @@ typedef struct Sweep {
     Head    head;
 } Sweep;
 
+#define EACH .amp = { AMP_OFF, AMP_TF32, AMP_BF16, AMP_FP16 }, .amp_count = 4
 #define BOTH .amp = { AMP_OFF, AMP_BF16 }, .amp_count = 2
 #define SMALL_BERT .layers = 2, .hidden = 128, .heads = 2, .vocab = 1000
 
@@ -45,6 +46,26 @@ static const Sweep full_sweeps[] = {
     { "bert", { 128 }, { 1, 2, 4, 8, 16, 32, 64 }, { 1 }, BOTH },
     { "bert", { 128 }, { 8 }, { 2, 4 }, BOTH },
     { "bert", { 512 }, { 1, 4, 16 }, { 1 }, BOTH },
+};
+
+/* On a GPU: batches from where launching is all there is to where the memory is full; what does not fit is a cell that says so. */
+static const Sweep quick_gpu_sweeps[] = {
+    { "resnet50", { 224 }, { 1, 8, 32, 128, 256 }, { 1 }, EACH },
+    { "resnet50", { 224 }, { 32 }, { 4 }, EACH },
+    { "unet", { 512 }, { 1, 4, 16 }, { 1 }, EACH },
+    { "unet", { 512 }, { 4 }, { 4 }, EACH },
+    { "bert", { 128 }, { 1, 8, 32, 128, 256 }, { 1 }, EACH },
+    { "bert", { 128 }, { 32 }, { 4 }, EACH },
+};
+static const Sweep full_gpu_sweeps[] = {
+    { "resnet50", { 224 }, { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512 }, { 1 }, EACH },
+    { "resnet50", { 224 }, { 32, 128 }, { 4 }, EACH },
+    { "resnet50", { 64, 384 }, { 1, 16, 64, 256 }, { 1 }, BOTH },
+    { "unet", { 256, 512 }, { 1, 2, 4, 8, 16, 32, 64 }, { 1 }, EACH },
+    { "unet", { 512 }, { 4 }, { 4 }, EACH },
+    { "bert", { 128 }, { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512 }, { 1 }, EACH },
+    { "bert", { 128 }, { 32, 128 }, { 4 }, EACH },
+    { "bert", { 512 }, { 1, 4, 16, 64 }, { 1 }, EACH },
 };
 
 /* Trainings: batch sizes at one recipe, each with its learning rate (0 = the optimiser's usual one, see train.h). */
@@ -95,15 +116,19 @@ typedef struct Preset {
     const Recipe *recipes;
     int           recipe_count;
     double        cell_seconds;
+    const Sweep  *gpu_sweeps;  /* instead of the sweeps on a GPU; NULL: the same */
+    int           gpu_sweep_count;
 } Preset;
 
 static const Preset presets[] = {
-    { "smoke", smoke_sweeps, COUNT_OF(smoke_sweeps), smoke_recipes, COUNT_OF(smoke_recipes), 0.5 },
-    { "quick", quick_sweeps, COUNT_OF(quick_sweeps), quick_recipes, COUNT_OF(quick_recipes), 6 },
-    { "full", full_sweeps, COUNT_OF(full_sweeps), full_recipes, COUNT_OF(full_recipes), 30 },
+    { "smoke", smoke_sweeps, COUNT_OF(smoke_sweeps), smoke_recipes, COUNT_OF(smoke_recipes), 0.5, NULL, 0 },
+    { "quick", quick_sweeps, COUNT_OF(quick_sweeps), quick_recipes, COUNT_OF(quick_recipes), 6,
+      quick_gpu_sweeps, COUNT_OF(quick_gpu_sweeps) },
+    { "full", full_sweeps, COUNT_OF(full_sweeps), full_recipes, COUNT_OF(full_recipes), 30,
+      full_gpu_sweeps, COUNT_OF(full_gpu_sweeps) },
 };
 
-const char *preset_default(void) { return "quick"; }
+const char *preset_default(bool gpu) { return gpu ? "full" : "quick"; }
 
 static void set_if(int64_t *to, int64_t given)
 {
@@ -266,9 +291,19 @@ static Status check_preset(const Options *o, const char *name)
     return status_ok();
 }
 
-static Status fill(Work *w, const Options *o)
+static Status add_sweeps(Work *w, const Options *o, const Preset *p, bool gpu)
 {
-    const char *name = o->preset ? o->preset : preset_default();
+    const bool   own = gpu && p->gpu_sweeps;
+    const Sweep *sweeps = own ? p->gpu_sweeps : p->sweeps;
+    for (int i = 0; i < (own ? p->gpu_sweep_count : p->sweep_count); i++)
+        if (is_wanted(o, sweeps[i].net))
+            TRY(add_sweep(w, &sweeps[i]));
+    return status_ok();
+}
+
+static Status fill(Work *w, const Options *o, bool gpu)
+{
+    const char *name = o->preset ? o->preset : preset_default(gpu);
     for (size_t p = 0; p < COUNT_OF(presets); p++) {
         if (strcmp(presets[p].name, name))
             continue;
@@ -278,9 +313,7 @@ static Status fill(Work *w, const Options *o)
         TRY(check_preset(o, name));
         w->preset = presets[p].name;
         w->claims = o->net ? no_claims : preset_claims;
-        for (int i = 0; i < presets[p].sweep_count; i++)
-            if (is_wanted(o, presets[p].sweeps[i].net))
-                TRY(add_sweep(w, &presets[p].sweeps[i]));
+        TRY(add_sweeps(w, o, &presets[p], gpu));
         for (int i = 0; i < presets[p].recipe_count; i++)
             if (is_wanted(o, presets[p].recipes[i].net))
                 TRY(add_recipe(w, &presets[p].recipes[i], o));
@@ -288,11 +321,11 @@ static Status fill(Work *w, const Options *o)
     return status_ok();
 }
 
-Status work_plan(const Options *o, Work *out)
+Status work_plan(const Options *o, bool gpu, Work *out)
 {
     memset(out, 0, sizeof *out);
     out->claims = no_claims;
-    Status status = fill(out, o);
+    Status status = fill(out, o, gpu);
     if (status.code != STATUS_OK)
         work_free(out);
     return status;

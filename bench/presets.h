@@ -16,13 +16,13 @@ typedef struct Work {
     const char  *preset;        /* NULL if the axes were given by hand */
 } Work;
 
-/* The preset's work, or, if the options name any axis (size, batch, amp, accum), the sweep over those axes alone. The
- * caller frees it with work_free. STATUS_OOM. */
-Status work_plan(const Options *o, Work *out);
+/* The preset's work, or, if the options name any axis (size, batch, amp, accum), the sweep over those axes alone. gpu: the device
+ * is one, for which presets have larger batches and more precisions. The caller frees it with work_free. STATUS_OOM. */
+Status work_plan(const Options *o, bool gpu, Work *out);
 void   work_free(Work *w);
 
-/* The name of the preset that fits the machine: quick on a CPU. */
-const char *preset_default(void);
+/* The name of the preset that fits the device: full on a GPU, quick on a CPU. */
+const char *preset_default(bool gpu);
 
 /* A cell's net from the options that are not axes, and from all of them for a command that takes one value of each axis. */
 NetConfig net_from_options(const Options *o);

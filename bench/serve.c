@@ -59,9 +59,15 @@ static Status reply_steps(const double *seconds, int64_t count, double loss)
     return reply(json_pack("{s:o,s:f}", "seconds", list, "loss", loss));
 }
 
-static Status reply_peak(void)
+/* On a GPU what was taken of its memory, all at the start; else resident memory. */
+static Status reply_peak(const Bench *b)
 {
+    BackendMemory memory;
     size_t peak = env_process_peak_bytes();
+    if (b->info.is_gpu && b->backend->vtable->memory) {
+        TRY(b->backend->vtable->memory(b->backend, &memory));
+        peak = memory.allocated;
+    }
     return reply(json_pack("{s:o}", "peak_bytes", peak ? json_integer((json_int_t)peak) : json_null()));
 }
 
@@ -104,7 +110,7 @@ static Status reply_line(Bench *b, const MicroBatch *data, int64_t accum, const 
     int64_t count;
     char text[LINE_BYTES + 80];
     if (!strcmp(line, "peak"))
-        return reply_peak();
+        return reply_peak(b);
     if (parse_run(line, &count))
         return run_steps(b, data, accum, count);
     snprintf(text, sizeof text, "'%.60s' is not a command: write run N (1 to %d), peak or quit", line, RUN_MAX);

@@ -179,6 +179,25 @@ const char *table_memory_unit(const Group *g)
     return "MiB";
 }
 
+/* What a GPU and its driver say, beside what the suite itself counts: four numbers under four names. Nothing without a GPU. */
+static void add_device_memory(Text *t, const Group *g, double unit, int decimals)
+{
+#define BYTES(heading, member) { .title = heading, .path = "memory." member, .scale = unit, .decimals = decimals }
+    const Column columns[] = {
+        CELL_COLUMNS, BYTES("planned, total", "planned.total"), BYTES("allocated", "allocated"), BYTES("device used", "device_used"),
+        BYTES("process on the device", "process_used"),
+    };
+#undef BYTES
+    bool any = false;
+    for (size_t i = 0; i < g->count; i++)
+        any = any || record_number(g->items[i], "memory.device_used") > 0;
+    if (!any)
+        return;
+    table_of_group(t, g, columns, COUNT_OF(columns));
+    text_add(t, "Allocated: by the suite; device used: of the whole GPU, with every process, context and library on it (cudaMemGetInfo); "
+                "process on the device: this process by the driver's account (NVML).\n\n");
+}
+
 void table_memory(Text *t, const Group *g)
 {
     bool gib = strcmp(table_memory_unit(g), "GiB") == 0;
@@ -205,6 +224,7 @@ void table_memory(Text *t, const Group *g)
     };
     table_of_group(t, g, columns, COUNT_OF(columns));
     note_accumulation(t, g);
+    add_device_memory(t, g, unit, decimals);
 }
 
 static double per_second(const json_t *cell, const char *path)
@@ -233,6 +253,84 @@ void table_work(Text *t, const Group *g)
     };
     table_of_group(t, g, columns, COUNT_OF(columns));
     note_accumulation(t, g);
+}
+
+/* ---- what a GPU recorded ---- */
+
+static double percent_of(const json_t *cell, const char *part, const char *whole)
+{
+    return 100 * record_number(cell, part) / record_number(cell, whole);
+}
+
+static double busy_percent(const json_t *cell) { return 100 * record_number(cell, "profile.busy_share"); }
+static double tensor_percent(const json_t *cell) { return 100 * record_number(cell, "profile.tensor_core_share"); }
+static double idle_percent(const json_t *cell) { return percent_of(cell, "profile.idle_seconds", "profile.window_seconds"); }
+static double overhead_percent(const json_t *cell) { return 100 * (record_number(cell, "profile.overhead.ratio") - 1); }
+
+static const char *profile_reason(const json_t *cell)
+{
+    return record_get(cell, "profile") ? NULL : record_string(cell, "profile_reason");
+}
+
+static const char *throttled(const json_t *cell)
+{
+    const char *words = record_string(cell, "sensors.after.throttled");
+    return words && *words ? words : NULL;
+}
+
+bool group_has_device_profile(const Group *g)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        const char *source = record_string(g->items[i], "profile.source");
+        if (source && !strcmp(source, "cupti"))
+            return true;
+    }
+    return false;
+}
+
+void table_device(Text *t, const Group *g)
+{
+    static const Column columns[] = {
+        CELL_COLUMNS,
+        { .title = "kernels (ms)", .path = "profile.kernel_seconds", .scale = 1e3 },
+        { .title = "launches", .path = "profile.launches", .scale = 1 },
+        { .title = "busy (%)", .digits = 3, .compute = busy_percent },
+        { .title = "on tensor cores (%)", .digits = 3, .compute = tensor_percent },
+        { .title = "copies in (ms)", .path = "profile.copy_in_seconds", .scale = 1e3 },
+        { .title = "copies out (ms)", .path = "profile.copy_out_seconds", .scale = 1e3 },
+        { .title = "copies within (ms)", .path = "profile.copy_within_seconds", .scale = 1e3 },
+        { .title = "memory sets (ms)", .path = "profile.set_seconds", .scale = 1e3 },
+        { .title = "copies under kernels (ms)", .path = "profile.overlap_seconds", .scale = 1e3 },
+        { .title = "idle (ms)", .path = "profile.idle_seconds", .scale = 1e3 },
+        { .title = "idle (%)", .digits = 3, .compute = idle_percent },
+        { .title = "cost of profiling (%)", .digits = 3, .compute = overhead_percent },
+        { .title = "records lost", .path = "profile.dropped_events", .scale = 1 },
+        { .title = "clock after (MHz)", .path = "sensors.after.clock_mhz", .scale = 1 },
+        { .title = "temperature after (\xc2\xb0" "C)", .path = "sensors.after.temperature", .scale = 1 },
+        { .title = "held back by", .text = throttled },
+        { .title = "no profile", .text = profile_reason },
+    };
+    table_of_group(t, g, columns, COUNT_OF(columns));
+    text_add(t, "Per step, from the device's own records (CUPTI), in steps after the timed ones. Busy: at least one kernel runs; on tensor "
+                "cores: of the kernels' time, as far as their names tell, so at least that much; cost of profiling: how much longer a "
+                "step takes under the profiler.\n\n");
+}
+
+void table_kernels(Text *t, const json_t *cell)
+{
+    const json_t *kernels = record_array(cell, "profile.kernels");
+    char number[NUMBER_BYTES];
+    text_add(t, "| kernel | calls a step | time (ms) | share (%) | tensor cores |\n| --- | ---: | ---: | ---: | --- |\n");
+    for (size_t i = 0; i < json_array_size(kernels); i++) {
+        const json_t *k = json_array_get(kernels, i);
+        text_add(t, "| ");
+        text_add_markdown(t, record_string(k, "name"));
+        text_format(t, " | %s |", number_format(record_number(k, "calls"), number));
+        text_format(t, " %s |", number_format(1e3 * record_number(k, "seconds"), number));
+        text_format(t, " %s |", number_format_digits(100 * record_number(k, "share"), 3, number));
+        text_format(t, " %s |\n", json_is_true(record_get(k, "tensor_cores")) ? "yes" : "no");
+    }
+    text_add(t, "\n");
 }
 
 /* ---- operations of one cell ---- */

@@ -13,6 +13,11 @@ void table_speed(Text *t, const Group *g);
 void table_memory(Text *t, const Group *g); /* in table_memory_unit */
 void table_work(Text *t, const Group *g);
 
+/* What the device recorded in the profiled steps, where any cell of the group has that; and the kernels of one cell. */
+bool group_has_device_profile(const Group *g);
+void table_device(Text *t, const Group *g);
+void table_kernels(Text *t, const json_t *cell);
+
 /* "GiB", or "MiB" where the largest cell of a group needs less than one GiB. */
 const char *table_memory_unit(const Group *g);
 
@@ -34,7 +39,7 @@ void text_add_seconds(Text *t, double seconds);
 void text_add_bytes_size(Text *t, double bytes);
 void text_add_number(Text *t, double x);
 
-/* Write cells.csv, samples.csv, ops.csv, trainings.csv, epochs.csv, curves.csv, and claim-<id>-<n>.csv and .md into folder. */
+/* Write cells.csv, samples.csv, ops.csv, kernels.csv, trainings.csv, epochs.csv, curves.csv, and claim-<id>-<n>.csv and .md into folder. */
 Status tables_write(const json_t *record, const Groups *cells, const Groups *trainings, const char *folder);
 
 #endif

@@ -79,7 +79,9 @@ static Status write_inner(const json_t *record, const char *list, const char *in
     { "planned_total_bytes", "memory.planned.total" },                                                                   \
     { "activation_lower_bound_bytes", "memory.planned.activation_lower_bound" },                                         \
     { "activation_naive_bytes", "memory.planned.activation_naive" },                                                     \
-    { "measured_peak_bytes", "memory.measured_peak" }, { "process_peak_bytes", "memory.process_peak" }
+    { "measured_peak_bytes", "memory.measured_peak" }, { "process_peak_bytes", "memory.process_peak" },       \
+    { "allocated_bytes", "memory.allocated" }, { "device_used_bytes", "memory.device_used" },                            \
+    { "process_used_bytes", "memory.process_used" }
 
 #define NET_FIELDS                                                                                                       \
     { "optimizer", "axes.optimizer" }, { "momentum", "axes.momentum" }, { "depth", "axes.depth" },                       \
@@ -98,6 +100,13 @@ static const Field cell_fields[] = {
     MEMORY_FIELDS, { "work_flops", "work.flops" }, { "work_bytes", "work.bytes" }, { "floor_s", "floor_seconds" },
     { "profile_steps", "profile.steps" }, { "compute_s", "profile.compute_seconds" },
     { "copy_s", "profile.copy_seconds" }, { "wait_s", "profile.wait_seconds" }, { "other_s", "profile.other_seconds" },
+    { "profile_source", "profile.source" }, { "kernels_s", "profile.kernel_seconds" }, { "launches", "profile.launches" },
+    { "busy_share", "profile.busy_share" }, { "tensor_core_share", "profile.tensor_core_share" },
+    { "copy_in_s", "profile.copy_in_seconds" }, { "copy_out_s", "profile.copy_out_seconds" },
+    { "copy_within_s", "profile.copy_within_seconds" }, { "set_s", "profile.set_seconds" },
+    { "overlap_s", "profile.overlap_seconds" }, { "idle_s", "profile.idle_seconds" },
+    { "profiling_ratio", "profile.overhead.ratio" }, { "dropped_events", "profile.dropped_events" },
+    { "profile_reason", "profile_reason" },
 };
 
 static const Field training_fields[] = {
@@ -119,6 +128,10 @@ static const Field op_fields[] = {
     { "op", "op" }, { "calls", "calls" }, { "seconds_s", "seconds" }, { "flops", "flops" }, { "bytes", "bytes" },
 };
 
+static const Field kernel_fields[] = {
+    { "kernel", "name" }, { "calls", "calls" }, { "seconds_s", "seconds" }, { "share", "share" }, { "tensor_cores", "tensor_cores" },
+};
+
 static const Field epoch_fields[] = {
     { "epoch", "epoch" }, { "train_loss", "train_loss" }, { "train_accuracy", "train_accuracy" },
     { "test_loss", "test_loss" }, { "test_accuracy", "test_accuracy" }, { "test_dice", "test_dice" },
@@ -137,6 +150,7 @@ Status tables_write_csv(const json_t *record, const char *folder)
     TRY(write_items(record, "cells", cell_fields, COUNT_OF(cell_fields), folder, "cells.csv"));
     TRY(write_inner(record, "cells", "samples", sample_fields, COUNT_OF(sample_fields), folder, "samples.csv"));
     TRY(write_inner(record, "cells", "profile.ops", op_fields, COUNT_OF(op_fields), folder, "ops.csv"));
+    TRY(write_inner(record, "cells", "profile.kernels", kernel_fields, COUNT_OF(kernel_fields), folder, "kernels.csv"));
     TRY(write_items(record, "trainings", training_fields, COUNT_OF(training_fields), folder, "trainings.csv"));
     TRY(write_inner(record, "trainings", "epochs", epoch_fields, COUNT_OF(epoch_fields), folder, "epochs.csv"));
     return write_inner(record, "trainings", "curve", curve_fields, COUNT_OF(curve_fields), folder, "curves.csv");

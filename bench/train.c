@@ -290,7 +290,7 @@ static Status train_entry(Run *r, const Status *ended, json_t **entry)
                        r->t->target_acc > 0 ? record_real(r->t->target_acc) : json_null(), "samples_to_target",
                        reached ? json_integer((json_int_t)r->target_samples) : json_null(), "seconds_to_target",
                        reached ? record_real(r->target_seconds) : json_null(), "memory",
-                       memory_json(&r->bench.plan, exec_allocated_peak(r->bench.session.exec), env_process_peak_bytes()),
+                       bench_memory_json(&r->bench),
                        "loss_scale", loss_scale_json(r), "padding", padding_json(r));
     return *entry ? status_ok() : status_error(STATUS_OOM, "out of memory for the record of a training");
 }

@@ -15,12 +15,14 @@
 #include <string.h>
 
 /* On |y - y_ref| / |y_ref| over one output: in fp32 rounding grows with the square root of the longest sum, about 4,600
- * terms; in bf16 a result next to a rounding boundary may fall to either side. Seen: 1.4e-6 and 9e-5. */
-static const double bounds[AMP_COUNT] = { [AMP_OFF] = 2e-5, [AMP_BF16] = 2e-3, [AMP_FP16] = 3e-4 };
+ * terms; in bf16 a result next to a rounding boundary may fall to either side. Seen: 1.4e-6 and 9e-5. In tf32 each factor of a product is
+ * rounded to 11 bits, so a term is off by up to 2^-10 and the sum by 3e-4 of its length, more where terms cancel. */
+static const double bounds[AMP_COUNT] = { [AMP_OFF] = 2e-5, [AMP_BF16] = 2e-3, [AMP_FP16] = 3e-4, [AMP_TF32] = 2e-3 };
 
-/* Attention in bf16 also rounds what it multiplies in between, the probabilities and the gradients of the scores, as every
- * kernel does that works with tiles of bf16: half a unit in each term of its sums. Seen: 2.5e-3. */
-static const double ATTENTION_BF16_BOUND = 8e-3;
+/* Attention in 16 bits also rounds what it multiplies in between, the probabilities and the gradients of the scores, as every kernel does
+ * that works with tiles of that type: half a unit in each term of its sums. Seen: bf16 2.5e-3, fp16 3.7e-4. In tf32 it takes the
+ * exponential of sums of rounded factors. */
+static const double attention_bounds[AMP_COUNT] = { [AMP_OFF] = 2e-5, [AMP_BF16] = 8e-3, [AMP_FP16] = 1e-3, [AMP_TF32] = 8e-3 };
 
 enum { VERIFY_BATCH = 4 };
 static const float VERIFY_LOSS_SCALE = 1024;
@@ -128,7 +130,8 @@ static Status compare(Verify *v, int value)
 static double bound_of(const Verify *v, const GraphNode *n)
 {
     bool attention = n->op.kind == OP_attention || n->op.kind == OP_attention_grad;
-    return attention && v->net.config.amp == AMP_BF16 ? ATTENTION_BF16_BOUND : bounds[v->net.config.amp];
+    const Amp amp = v->net.config.amp;
+    return attention ? attention_bounds[amp] : bounds[amp];
 }
 
 /* The mean of a row is a number close to 0 among many that are not: an error in it counts against their deviation. */
@@ -231,12 +234,17 @@ static Status verify_all(Verify *v)
 
 Status verify_net(const NetConfig *like, const MeasureOptions *options, json_t **result)
 {
+    const BackendOptions opened = backend_options_for(options, like->amp);
     NetConfig config = verify_reduced(like);
+    BackendInfo info;
     Backend *device = NULL, *reference = NULL;
     Verify v;
     Status status;
     memset(&v, 0, sizeof v);
-    TRY_GOTO(status, backend_open(options->device, &options->backend, &device), out);
+    TRY_GOTO(status, backend_open(options->device, &opened, &device), out);
+    backend_describe(device, &info);
+    if (like->amp == AMP_TF32 && !info.fast_tf32)
+        TRY_GOTO(status, status_error(STATUS_UNSUPPORTED, "%s", info.tf32_reason), out);
     TRY_GOTO(status, ref_backend.open(&options->backend, &reference), out);
     TRY_GOTO(status, set_up(&v, &config, device, reference, options->seed), out);
     TRY_GOTO(status, verify_all(&v), out);

@@ -33,6 +33,7 @@
  *
  * Matrices and text. T = rows (tokens), W = features. A row that is padding may hold anything finite.
  *   linear           x (M,K), w (O,K) [, bias (O)]                   y (M,O) type of x
+ *                    the bias may be rounded to y's type before it is added
  *   linear_dgrad     dy (M,O), w (O,K)                               dx (M,K)
  *   linear_wgrad     x (M,K), dy (M,O)                               dw f32 (O,K) [, dbias (O)]    accumulate
  *   embedding        table (V,W), ids i32 (T), up to 3 such pairs    y (T,W) of out[0].dtype

@@ -18,6 +18,12 @@ typedef struct NodeRun {
     void *scratch;
 } NodeRun;
 
+typedef struct SegmentRun {
+    bool  warm;      /* it has run node by node: libraries load and allocate in a first run, which cannot be recorded */
+    bool  refused;   /* the backend cannot record it */
+    void *recording; /* NULL before it is made */
+} SegmentRun;
+
 struct Exec {
     const Graph *graph;
     Backend     *be;
@@ -27,10 +33,12 @@ struct Exec {
     uint8_t     *persistent, *arena;    /* device memory */
     size_t       allocated;             /* bytes asked of backend_alloc */
     NodeRun     *nodes;                 /* [node_count] */
+    SegmentRun   segments[SEG_COUNT];
     uint8_t     *chunk;                 /* host memory: CHUNK_BYTES, to fill device memory from */
     void        *host;                  /* host memory for check_nan: the largest value; NULL without */
     ExecClock   *clock;
     void        *clock_context;
+    bool         tags;
 };
 
 static const Kernel *kernel_of(const Exec *ex, int node)
@@ -135,6 +143,20 @@ static Status prepare_node(Exec *ex, int node)
     return status_ok();
 }
 
+/* Kernels that can choose between ways to do their op time them on their own buffers, which they overwrite. */
+static Status tune_nodes(Exec *ex)
+{
+    bool tuned = false;
+    for (int i = 0; i < ex->graph->node_count; i++) {
+        const NodeRun *run = &ex->nodes[i];
+        if (ex->layout.idle[i] || !kernel_of(ex, i)->tune)
+            continue;
+        TRY(at_node(ex, i, kernel_of(ex, i)->tune(ex->be, &ex->layout.op[i], run->state, run->buf, run->scratch)));
+        tuned = true;
+    }
+    return tuned ? fill(ex, ex->persistent, ex->memory.persistent_bytes, 0) : status_ok();
+}
+
 static Status bring_up(Exec *ex)
 {
     TRY(layout_settle(ex->graph, ex->be, &ex->layout));
@@ -145,7 +167,7 @@ static Status bring_up(Exec *ex)
     TRY(fill(ex, ex->persistent, ex->memory.persistent_bytes, 0));
     for (int i = 0; i < ex->graph->node_count; i++)
         TRY(prepare_node(ex, i));
-    return status_ok();
+    return tune_nodes(ex);
 }
 
 Status exec_create(const Graph *g, Backend *be, const ExecOptions *options, Exec **out)
@@ -167,10 +189,21 @@ Status exec_create(const Graph *g, Backend *be, const ExecOptions *options, Exec
     return status;
 }
 
+/* What was recorded goes before the kernels' states that it refers to. */
+static void forget_recordings(Exec *ex)
+{
+    for (int s = 0; s < SEG_COUNT; s++)
+        if (ex->segments[s].recording) {
+            ex->be->vtable->recording_free(ex->be, ex->segments[s].recording);
+            ex->segments[s].recording = NULL;
+        }
+}
+
 void exec_destroy(Exec *ex)
 {
     if (!ex)
         return;
+    forget_recordings(ex);
     for (int i = 0; ex->nodes && i < ex->graph->node_count; i++)
         if (ex->nodes[i].prepared && kernel_of(ex, i)->release)
             kernel_of(ex, i)->release(ex->nodes[i].state);
@@ -198,6 +231,12 @@ void exec_set_clock(Exec *ex, ExecClock *note, void *context)
 {
     ex->clock = note;
     ex->clock_context = context;
+}
+
+void exec_set_tags(Exec *ex, bool on)
+{
+    ex->tags = on && ex->be->vtable->trace_tag;
+    forget_recordings(ex);
 }
 
 /* ---- reading, writing, starting values ---- */
@@ -376,6 +415,8 @@ static Status run_node(Exec *ex, int node)
     if (ex->layout.idle[node])
         return status_ok();
     double start = ex->clock ? clock_seconds() : 0;
+    if (ex->tags)
+        ex->be->vtable->trace_tag(ex->be, node);
     TRY(at_node(ex, node, kernel_of(ex, node)->run(ex->be, &ex->layout.op[node], run->state, run->buf, run->scratch)));
     if (ex->clock) {
         TRY(backend_sync(ex->be));
@@ -386,14 +427,53 @@ static Status run_node(Exec *ex, int node)
     return ex->options.poison ? poison_dead(ex, node) : status_ok();
 }
 
-Status exec_run(Exec *ex, Segment segment)
+static Status run_nodes(Exec *ex, Segment segment)
 {
     if (ex->options.poison)
         TRY(fill(ex, ex->arena, ex->memory.arena_bytes, POISON_BYTE));
     for (int i = 0; i < ex->graph->node_count; i++)
         if (ex->graph->nodes[i].segment == segment)
             TRY(run_node(ex, i));
+    if (ex->tags)
+        ex->be->vtable->trace_tag(ex->be, -1);
     return status_ok();
+}
+
+typedef struct Recorded { Exec *ex; Segment segment; } Recorded;
+
+static Status run_recorded(void *context)
+{
+    const Recorded *r = context;
+    return run_nodes(r->ex, r->segment);
+}
+
+static bool can_replay(const Exec *ex)
+{
+    return ex->be->vtable->record && !ex->options.eager && !ex->options.poison && !ex->options.check_nan && !ex->clock;
+}
+
+/* Makes the recording of a segment; one that cannot be recorded runs node by node for good. */
+static Status record_segment(Exec *ex, Segment segment)
+{
+    SegmentRun *run = &ex->segments[segment];
+    Recorded    context = { ex, segment };
+    Status      status = ex->be->vtable->record(ex->be, run_recorded, &context, &run->recording);
+    if (status.code != STATUS_UNSUPPORTED)
+        return status;
+    run->refused = true;
+    log_warn("segment %s is not replayed, every run enqueues each op: %s", segment_names[segment], status.text);
+    return status_ok();
+}
+
+Status exec_run(Exec *ex, Segment segment)
+{
+    SegmentRun *run = &ex->segments[segment];
+    if (can_replay(ex) && run->warm && !run->recording && !run->refused)
+        TRY(record_segment(ex, segment));
+    if (can_replay(ex) && run->recording)
+        return status_context(ex->be->vtable->replay(ex->be, run->recording), "%s", segment_names[segment]);
+    run->warm = true;
+    return run_nodes(ex, segment);
 }
 
 Status exec_run_checked(Exec *ex, Segment segment)

@@ -13,6 +13,7 @@ typedef struct ExecOptions {
     bool poison;     /* fill the arena and every freed value with NaN bytes, so that a read of stale memory shows */
     bool check_nan;  /* after every node, look for NaN or infinity in its outputs; the first, or a weight that it comes from, is
                         STATUS_NUMERIC with its name */
+    bool eager;      /* enqueue every node on every run, also where the backend can replay a recorded segment */
 } ExecOptions;
 
 /* Memory by category, in bytes. activations and workspace share the arena: the arena's peak is split by what is alive
@@ -29,7 +30,7 @@ Status exec_plan_memory(const Graph *g, Backend *be, const ExecOptions *options,
 
 typedef struct Exec Exec;
 
-/* Plans, allocates and prepares. The graph and the backend must outlive it. Errors: STATUS_OOM with bytes needed and
+/* Plans, allocates, prepares and tunes. The graph and the backend must outlive it. Errors: STATUS_OOM with bytes needed and
  * where; STATUS_UNSUPPORTED; STATUS_BACKEND. On error nothing stays allocated. options may be NULL. */
 Status exec_create(const Graph *g, Backend *be, const ExecOptions *options, Exec **out);
 void   exec_destroy(Exec *ex); /* NULL is fine */
@@ -47,7 +48,9 @@ Status exec_refresh_copies(Exec *ex);
 Status exec_write(Exec *ex, Value v, const void *host);
 Status exec_read(Exec *ex, Value v, void *host);
 
-/* Runs every node of the segment in order. The first failing node ends it; the status names scope and op. */
+/* Runs every node of the segment in order. The first failing node ends it; the status names scope and op. Where the backend can
+ * record (and without eager, poison, check_nan and a clock) only the first run goes node by node; the second is recorded, and
+ * replayed from then on. */
 Status exec_run(Exec *ex, Segment segment);
 
 /* The same with check_nan on for this run, to find where a value that is not finite comes from. */
@@ -67,5 +70,10 @@ size_t exec_allocated_peak(const Exec *ex);
  * profiles only; NULL turns it off. Never on while throughput is timed. */
 typedef void ExecClock(void *context, int node, double start, double end);
 void exec_set_clock(Exec *ex, ExecClock *note, void *context);
+
+/* Tags what each node enqueues with the node's index (trace_tag of the backend, -1 after the last), for a profile of the device.
+ * Work that was recorded before carries no tags, so both turning this on and off forgets recordings: the next run of a
+ * segment makes them anew. Never on while throughput is timed. */
+void exec_set_tags(Exec *ex, bool on);
 
 #endif

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-const char *const amp_names[AMP_COUNT] = { "off", "bf16", "fp16" };
+const char *const amp_names[AMP_COUNT] = { "off", "bf16", "fp16", "tf32" };
 const char *const stem_names[STEM_COUNT] = { "standard", "small" };
 const char *const head_names[HEAD_COUNT] = { "masked", "all", "classify" };
 
@@ -198,7 +198,7 @@ static Value append_forward(Net *net, const NetKind *kind, Value scale, Value me
     case LOSS_PIXELS:  layer_pixel_loss(g, "loss", logits, net->mask, scale, metrics); break;
     case LOSS_DICE:    layer_bce_dice(g, "loss", logits, net->mask, scale, metrics); break;
     }
-    if (net->config.amp != AMP_OFF)
+    if (net->config.amp == AMP_BF16 || net->config.amp == AMP_FP16)
         amp_apply(g, first, net->config.amp == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16);
     return logits;
 }

@@ -6,8 +6,9 @@
 #include "graph.h"
 #include "optim.h"
 
-typedef enum Amp { AMP_OFF, AMP_BF16, AMP_FP16, AMP_COUNT } Amp; /* off = fp32 throughout; fp16 comes with a loss scale */
-extern const char *const amp_names[AMP_COUNT];                   /* "off", "bf16", "fp16" */
+/* off = fp32 throughout; fp16 comes with a loss scale; tf32 is the graph of off, on a backend that was opened with tf32. */
+typedef enum Amp { AMP_OFF, AMP_BF16, AMP_FP16, AMP_TF32, AMP_COUNT } Amp;
+extern const char *const amp_names[AMP_COUNT]; /* "off", "bf16", "fp16", "tf32" */
 
 typedef enum Stem { STEM_STANDARD, STEM_SMALL, STEM_COUNT } Stem; /* of resnet50 */
 extern const char *const stem_names[STEM_COUNT];       /* "standard": 7x7/2 + max pool; "small": 3x3/1, no pool */

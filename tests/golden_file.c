@@ -1,6 +1,8 @@
 /* golden_file.c - see golden_file.h. */
 #include "golden_file.h"
 
+#include "test_device.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +25,8 @@ Golden golden_open(const char *net, const char *variant)
 {
     char         path[512];
     json_error_t error;
-    snprintf(path, sizeof path, "%s/%s_tiny.json", GOLDEN_DIR, net);
+    const char *tests = getenv("BATCHMARK_TEST_FILES"); /* the folder of tests, for a program that was not built where it runs */
+    snprintf(path, sizeof path, "%s%s/%s_tiny.json", tests ? tests : GOLDEN_DIR, tests ? "/golden" : "", net);
     json_t *root = json_load_file(path, 0, &error);
     if (!root)
         fail_msg("%s:%d: %s", error.source, error.line, error.text);
@@ -279,7 +282,7 @@ static void check_first(const Golden *golden, const NetConfig *config, const jso
     const double       learning_rate = golden_number(curve, "learning_rate");
     StepResult         result;
     Tiny               t;
-    tiny_open(&c, "cpu", &keep_all, &t);
+    tiny_open(&c, test_device(), &keep_all, &t);
     write_params(golden, &t);
 
     expect_ok(step_begin(&t.session, batches->draw(batches->data, 0)));
@@ -320,7 +323,7 @@ void golden_follow(const Golden *golden, const NetConfig *config, int index, Amp
     const int64_t   samples = batches->samples;
     StepResult      result;
     Tiny            t;
-    tiny_open(&c, "cpu", NULL, &t);
+    tiny_open(&c, test_device(), NULL, &t);
     t.session.rules.max_norm = (float)golden_number(curve, "max_norm");
     write_params(golden, &t);
 

@@ -1,7 +1,7 @@
 /* golden_file.h - what the tests against PyTorch's golden files (golden/<net>_tiny.json) share: the file, the parameters drawn
  * as it says, and the comparison of the first step and of whole curves. What a net's batches hold is its test's business.
  *
- * Every function fails the running cmocka test on an error. */
+ * The device is that of test_device.h. Every function fails the running cmocka test on an error. */
 #ifndef BATCHMARK_TESTS_GOLDEN_FILE_H
 #define BATCHMARK_TESTS_GOLDEN_FILE_H
 

@@ -83,7 +83,13 @@ refuse 2 "longer than the 512 positions" plan --net bert --size 520
 refuse 2 "cannot be split among 5 heads" bench --net bert --heads 5 --batch 1 --out never
 refuse 2 "rows of tokens is 64" plan --net bert --tokens 64
 refuse 2 "unknown claim 'Z9'" claims Z9
-refuse 2 "device 'tpu' is not in this build" plan --device tpu
+refuse 2 "device 'tpu' is not known: use auto, cpu, cuda" plan --device tpu
+refuse 2 "device 'cuda:x' is not known" plan --device cuda:x
+refuse 2 "--gpu 'v100': must be one of gtx1080ti-11g, p100-16g, v100-16g" plan --gpu v100
+refuse 2 "--max-batch looks for the batch itself" plan --max-batch --batch 4
+refuse 2 "--reserve '91': must be a number from 0 to 90" plan --reserve 91
+refuse 2 "a plan for 'v100-16g' is made for device auto or cuda, not 'cpu'" plan --gpu v100-16g --device cpu
+refuse 2 "--autotune 'maybe': must be one of off, on" bench --autotune maybe
 refuse 2 "--resume needs --out" bench --resume --batch 1
 refuse 2 "no cell matches" bench --batch 1 "${small[@]}" --out filtered --benchmark_filter=nothing_like_this
 [ ! -e filtered ]
@@ -209,6 +215,20 @@ holds "plan --json of unet" 'd["parameters"] == 31036738 and d["axes"]["depth"] 
 accept 0 plan --net bert --batch 1 --json
 holds "plan --json of bert" 'd["parameters"] == 109514298 and d["axes"]["vocab"] == 30522'
 accept 0 --version
+# ---- plans for GPUs that are not here ----
+accept 0 plan --net bert --max-batch --gpu v100-16g --amp fp16 --json
+holds "plan --gpu has the GPU's memory as its limit" 'd["gpu"] == "v100-16g" and 15 * 2**30 < d["limit"] < 16 * 2**30 and d["fits"] and d["limit"] == d["capacity"]'
+holds "plan --max-batch fills it" '100 < d["max_batch"] == d["axes"]["batch"] and 0.9 * d["limit"] < d["memory"]["planned"]["total"] <= d["limit"]'
+largest=$(python3 -c 'import json; print(json.load(open("out"))["max_batch"])')
+accept 0 plan --net bert --gpu v100-16g --amp fp16 --batch "$largest"
+accept 3 plan --net bert --gpu v100-16g --amp fp16 --batch $((largest + 1))
+accept 0 plan --net bert --max-batch --gpu v100-16g --amp fp16 --reserve 20 --json
+holds "plan --reserve leaves its share" "d['max_batch'] < $largest and abs(d['limit'] / d['capacity'] - 0.8) < 1e-6 and d['memory']['planned']['total'] <= d['limit']"
+accept 3 plan --net bert --max-batch --gpu gtx1080ti-11g --mem-limit 1GiB --json
+holds "plan --max-batch says 0 where nothing fits" 'd["max_batch"] == 0 and not d["fits"] and d["axes"]["batch"] == 1'
+accept 0 plan --net bert --max-batch --gpu rtx3090-24g
+grep -q "the largest batch that fits is" out && grep -q "of the NVIDIA GeForce RTX 3090" out
+verdict "plan prints the largest batch and whose memory it fills" $? "$(cat out)"
 accept 0 bench --batch 1 "${small[@]}" --out format --benchmark_format=json
 holds "--benchmark_format=json is one document" 'd["benchmarks"]'
 accept 0 claims --json
@@ -230,6 +250,8 @@ if cells[1]["status"] != "ok":
 assert int(sys.argv[1]) == (0 if cells[1]["status"] == "ok" else 3)
 END
 verdict "fp16 that is only emulated is not timed, and the run is partial" $? "exit code $code: $(tail -n 3 err)"
+accept 3 bench --batch 1 --amp off,tf32 "${small[@]}" --json --out tf32
+holds "tf32 is skipped on a CPU" '[c["status"] for c in d["cells"]] == ["ok", "skipped"] and d["cells"][1]["reason"] == "this CPU has no TF32"'
 "$batchmark" plan >/dev/full 2>err
 [ $? = 1 ] && grep -q "cannot write to standard output" err
 verdict "a full standard output is noticed" $? "$(cat err)"

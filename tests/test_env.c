@@ -130,11 +130,38 @@ static void tool_says_what_was_built(void **state)
     json_decref(tool);
 }
 
+static const BackendInfo gpu = {
+    .name = "NVIDIA H100 80GB HBM3", .library = "cuDNN 9.19.0, cuBLASLt 13.1.0", .memory_bytes = 1 << 30, .is_gpu = true,
+    .gpu_uuid = "GPU-01020304-0506-0708-090a-0b0c0d0e0f10", .gpu_capability = 90, .driver_version = 13010, .runtime_version = 12080,
+};
+
+static void a_gpu_is_told_with_its_driver_and_libraries(void **state)
+{
+    (void)state;
+    json_t *env = capture(&gpu), *libraries = json_object_get(env, "libraries"), *list = json_object_get(env, "gpus");
+    json_t *g = json_array_get(list, 0);
+    assert_int_equal(json_array_size(list), 1);
+    assert_string_equal(text_at(json_object_get(env, "device"), "backend"), "cuda");
+    assert_string_equal(text_at(libraries, "cudnn"), "9.19.0");
+    assert_string_equal(text_at(libraries, "cublaslt"), "13.1.0");
+    assert_string_equal(text_at(g, "name"), gpu.name);
+    assert_string_equal(text_at(g, "uuid"), gpu.gpu_uuid);
+    assert_string_equal(text_at(g, "capability"), "9.0");
+    assert_string_equal(text_at(g, "driver"), "13.1");
+    assert_string_equal(text_at(g, "runtime"), "12.8");
+    assert_int_equal(json_integer_value(json_object_get(g, "memory_bytes")), 1 << 30);
+    assert_true(json_is_null(json_object_get(g, "note")));
+    assert_true(json_is_null(json_object_get(json_object_get(env, "cpu"), "threads_used")));
+    json_decref(env);
+    env = capture(&device);
+    assert_int_equal(json_array_size(json_object_get(env, "gpus")), 0);
+    json_decref(env);
+}
+
 static Status capture_and_drop(void *context)
 {
-    (void)context;
     json_t *env, *tool = NULL;
-    Status  s = env_capture(&device, &env);
+    Status  s = env_capture(context, &env);
     if (s.code == STATUS_OK)
         s = env_tool(&tool);
     json_decref(env);
@@ -145,7 +172,8 @@ static Status capture_and_drop(void *context)
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;
-    assert_true(fault_alloc_sweep(capture_and_drop, NULL) > 20);
+    assert_true(fault_alloc_sweep(capture_and_drop, (void *)(uintptr_t)&device) > 20);
+    assert_true(fault_alloc_sweep(capture_and_drop, (void *)(uintptr_t)&gpu) > 20);
 }
 
 /* ---- load ---- */
@@ -229,6 +257,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_member_of_the_schema_is_there),
+        cmocka_unit_test(a_gpu_is_told_with_its_driver_and_libraries),
         cmocka_unit_test(libraries_and_device_come_from_who_knows_them),
         cmocka_unit_test(unknown_is_null_and_never_zero),
         cmocka_unit_test(names_that_are_no_utf8_do_not_spoil_the_record),

@@ -65,7 +65,7 @@ static void test_bert_copies(void **state)
 {
     (void)state;
     TrainConfig t = copy_training();
-    for (int amp = AMP_OFF; amp < AMP_COUNT; amp++) {
+    for (int amp = AMP_OFF; amp <= AMP_FP16; amp++) { /* a CPU has no TF32 */
         t.net.amp = (Amp)amp;
         expect_more(learn(&t, "test_accuracy"), 45);
     }

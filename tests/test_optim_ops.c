@@ -1,5 +1,6 @@
-/* test_optim_ops.c - the ops of an update against values worked out by hand or by PyTorch, on the reference and on the CPU
- * backend; what a skipped update may touch (nothing); that norms of tensors do not depend on the number of threads. */
+/* test_optim_ops.c - the ops of an update on the reference and on the CPU backend: optim_rules.h, and that norms of tensors do not
+ * depend on the number of threads. */
+#include "optim_rules.h"
 #include "ref/ref.h"
 
 #include <math.h>
@@ -10,192 +11,60 @@
 
 #include <cmocka.h>
 
-static const char *const backends[] = { "ref", "cpu" };
-
-static Backend *open_backend(const char *name, int threads)
+static void expect_ok(Status s)
 {
-    Backend       *be = NULL;
-    BackendOptions options = { .threads = threads };
-    Status s = strcmp(name, "ref") ? backend_open(name, &options, &be) : ref_backend.open(&options, &be);
     if (s.code != STATUS_OK)
         fail_msg("%s", s.text);
+}
+
+static Backend *open_cpu(int threads)
+{
+    Backend *be = NULL;
+    expect_ok(backend_open("cpu", &(BackendOptions){ .threads = threads }, &be));
     return be;
 }
 
-/* One call on row-major host memory, which is the backends' own here. */
-static Status call(Backend *be, OpDesc op, void *const *buf)
-{
-    OpNeeds needs;
-    TRY(op_infer(&op));
-    TRY(backend_query(be, &op, &needs));
-    void  *scratch = aligned_alloc(64, (needs.scratch + 64) / 64 * 64);
-    Status s = be->vtable->kernels[op.kind]->run(be, &op, NULL, buf, scratch);
-    free(scratch);
-    return s;
-}
+static Backend *open_two_threads(void) { return open_cpu(2); }
 
-static void expect_call(Backend *be, OpDesc op, void *const *buf)
+static Backend *open_ref(void)
 {
-    Status s = call(be, op, buf);
-    if (s.code != STATUS_OK)
-        fail_msg("%s", s.text);
-}
-
-static void expect_floats(const char *what, const float *got, const double *want, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (!(fabs((double)got[i] - want[i]) <= 2e-7 * fmax(1, fabs(want[i]))))
-            fail_msg("%s: element %d is %.9g, expected %.9g", what, i, (double)got[i], want[i]);
-}
-
-static OpDesc optimizer(OpKind kind, int64_t n, int64_t tensors, OpAttr attr)
-{
-    const Tensor g = tensor_1d(DTYPE_F32, n), eight = tensor_1d(DTYPE_F32, 8);
-    return (OpDesc){ .kind = kind, .n_in = tensors ? 4 : 3, .in = { g, eight, eight, tensor_1d(DTYPE_I32, tensors + 1) }, .attr = attr };
-}
-
-/* torch.optim.AdamW([1, -2, 0.5], lr=0.1, betas=(0.5, 0.75), eps=0.125, weight_decay=0.25) in float64, after one and after
- * two steps. The gradients come times a loss scale of 8. */
-static void adamw_is_that_of_torch(void **state)
-{
-    (void)state;
-    static const double want[2][3] = { { 0.8861111111111111, -1.87, 0.4875 }, { 0.8432899631464823, -1.8930314609296794, 0.390621888031951 } };
-    for (size_t b = 0; b < COUNT_OF(backends); b++) {
-        Backend *be = open_backend(backends[b], 1);
-        float g[2][3] = { { 8, -4, 0 }, { -2, 16, 32 } }, hyper[8] = { 0.1f }, control[8] = { 0.125f, 1, 0, 8, 0, 0, 1, 0 };
-        float w[3] = { 1, -2, 0.5f }, m[3] = { 0 }, v[3] = { 0 };
-        OpDesc op = optimizer(OP_adamw, 3, 0, (OpAttr){ .beta1 = 0.5f, .beta2 = 0.75f, .eps = 0.125f, .weight_decay = 0.25f });
-        for (int step = 0; step < 2; step++) {
-            control[6] = (float)(step + 1);
-            expect_call(be, op, (void *[]){ g[step], hyper, control, w, m, v });
-            expect_floats("w", w, want[step], 3);
-        }
-        expect_floats("m", m, (double[]){ 0.125, 0.875, 2 }, 3);
-        expect_floats("v", v, (double[]){ 0.203125, 1.046875, 4 }, 3);
-        backend_close(be);
-    }
-}
-
-/* Tensors {3, 4} and {0, 0} and {2}, first step, no decay, eps far below: u = g / |g|. |w| / |u| = 5 / sqrt(2), 1 (w is 0), 2. */
-static void lamb_by_hand(void **state)
-{
-    (void)state;
-    for (size_t b = 0; b < COUNT_OF(backends); b++) {
-        Backend *be = open_backend(backends[b], 1);
-        for (int adapt = 0; adapt < 2; adapt++) {
-            const double r = adapt ? 5 / sqrt(2) : 1, r2 = adapt ? 2 : 1;
-            float   g[5] = { 1, -2, 4, 4, -8 }, hyper[8] = { 0.1f }, control[8] = { 0.5f, 0.25f, 0, 2, 0, 0, 1, 0 };
-            float   w[5] = { 3, 4, 0, 0, 2 }, m[5] = { 0 }, v[5] = { 0 };
-            int32_t table[4] = { 0, 2, 4, 5 };
-            OpDesc  op = optimizer(OP_lamb, 5, 3, (OpAttr){ .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-12f, .adapt = adapt });
-            expect_call(be, op, (void *[]){ g, hyper, control, table, w, m, v });
-            expect_floats("w", w, (double[]){ 3 - 0.1 * r, 4 + 0.1 * r, -0.1, -0.1, 2 + 0.1 * r2 }, 5);
-            expect_floats("m", m, (double[]){ 0.0125, -0.025, 0.05, 0.05, -0.1 }, 5);
-        }
-        /* Decay is part of u: without a gradient u = 0.5 w, so r = 2 and w goes down by lr w. */
-        float   none[2] = { 0, 0 }, hyper[8] = { 0.1f }, control[8] = { 1, 1, 0, 1, 0, 0, 1, 0 };
-        float   w[2] = { 3, 4 }, m[2] = { 0 }, v[2] = { 0 };
-        int32_t table[2] = { 0, 2 };
-        OpAttr  attr = { .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-6f, .weight_decay = 0.5f, .adapt = true };
-        expect_call(be, optimizer(OP_lamb, 2, 1, attr), (void *[]){ none, hyper, control, table, w, m, v });
-        expect_floats("decayed w", w, (double[]){ 2.7, 3.6 }, 2);
-        backend_close(be);
-    }
-}
-
-/* Tensor {3, 4} with g' = {6, 8}: r = 0.5 5 / (10 + 0.25 5) = 2 / 9; then a second step from m; {0} has r = 1. */
-static void lars_by_hand(void **state)
-{
-    (void)state;
-    for (size_t b = 0; b < COUNT_OF(backends); b++) {
-        Backend *be = open_backend(backends[b], 1);
-        float   g[3] = { 12, 16, 2 }, hyper[8] = { 0.1f }, control[8] = { 0.5f, 1, 0, 2, 0, 0, 1, 0 };
-        float   w[3] = { 3, 4, 0 }, m[3] = { 1, 0, 0 };
-        int32_t table[3] = { 0, 2, 3 };
-        OpAttr  attr = { .momentum = 0.5f, .trust = 0.5f, .weight_decay = 0.25f, .adapt = true };
-        expect_call(be, optimizer(OP_lars, 3, 2, attr), (void *[]){ g, hyper, control, table, w, m });
-        expect_floats("m", m, (double[]){ 0.5 + 0.1 * 2 / 9 * 6.75, 0.1 * 2 / 9 * 9, 0.1 }, 3);
-        expect_floats("w", w, (double[]){ 3 - 0.5 - 0.1 * 2 / 9 * 6.75, 4 - 0.1 * 2 / 9 * 9, -0.1 }, 3);
-        attr.adapt = false;
-        memcpy(w, (float[]){ 3, 4, 0 }, sizeof w);
-        memset(m, 0, sizeof m);
-        expect_call(be, optimizer(OP_lars, 3, 2, attr), (void *[]){ g, hyper, control, table, w, m });
-        expect_floats("w without adaptation", w, (double[]){ 3 - 0.675, 4 - 0.9, -0.1 }, 3);
-        backend_close(be);
-    }
-}
-
-static void a_broken_table_is_refused(void **state)
-{
-    (void)state;
-    static const int32_t broken[][3] = { { 0, 3, 2 }, { -1, 1, 4 }, { 0, 2, 5 } };
-    for (size_t b = 0; b < COUNT_OF(backends); b++) {
-        Backend *be = open_backend(backends[b], 1);
-        for (size_t i = 0; i < COUNT_OF(broken); i++) {
-            float   g[4] = { 1, 1, 1, 1 }, w[4] = { 0 }, m[4] = { 0 }, v[4] = { 0 }, hyper[8] = { 0.1f }, control[8] = { 1, 1, 0, 1, 0, 0, 1, 0 };
-            int32_t table[3];
-            memcpy(table, broken[i], sizeof table);
-            Status s = call(be, optimizer(i ? OP_lamb : OP_lars, 4, 2, (OpAttr){ .eps = 1 }), (void *[]){ g, hyper, control, table, w, m, v });
-            assert_int_equal(s.code, STATUS_NUMERIC);
-            assert_non_null(strstr(s.text, "of the table"));
-            assert_true(w[0] == 0 && m[0] == 0);
-        }
-        backend_close(be);
-    }
+    Backend *be = NULL;
+    expect_ok(ref_backend.open(&(BackendOptions){ .threads = 1 }, &be));
+    return be;
 }
 
 enum { LENGTH = 20000 };
 
-/* The gradients of a skipped update are not even looked at. */
-static void a_skipped_update_writes_nothing(void **state)
+/* LAMB or LARS on three tensors; memory of the CPU backend is the host's. */
+static void update(Backend *be, OpKind kind, float *data)
 {
-    (void)state;
-    static const OpKind kinds[] = { OP_sgd, OP_adamw, OP_lamb, OP_lars };
-    float   *g = malloc(LENGTH * sizeof *g), *data = malloc(3 * LENGTH * sizeof *data), *before = malloc(3 * LENGTH * sizeof *before);
-    float    hyper[8] = { 0.1f }, control[8] = { 1, 1, 1, 1, 0, 1, 1, 1 };
-    int32_t  table[2] = { 0, LENGTH };
-    assert_true(g && data && before);
-    for (int i = 0; i < LENGTH; i++)
-        g[i] = NAN;
-    for (int i = 0; i < 3 * LENGTH; i++)
-        before[i] = (float)rng_normal(1, 1, (uint64_t)i);
-    for (size_t b = 0; b < COUNT_OF(backends); b++)
-        for (size_t k = 0; k < COUNT_OF(kinds); k++) {
-            Backend   *be = open_backend(backends[b], 2);
-            const bool layerwise = kinds[k] == OP_lamb || kinds[k] == OP_lars;
-            void      *out = data, *m = data + LENGTH, *v = data + 2 * LENGTH;
-            OpAttr     attr = { .momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-6f, .weight_decay = 0.1f, .trust = 0.1f, .adapt = true };
-            void      *with_table[] = { g, hyper, control, table, out, m, v }, *without[] = { g, hyper, control, out, m, v };
-            memcpy(data, before, 3 * LENGTH * sizeof *data);
-            expect_call(be, optimizer(kinds[k], LENGTH, layerwise, attr), layerwise ? with_table : without);
-            assert_memory_equal(data, before, 3 * LENGTH * sizeof *data);
-            control[2] = 0; /* the same call is not idle by itself */
-            expect_call(be, optimizer(kinds[k], LENGTH, layerwise, attr), layerwise ? with_table : without);
-            assert_true(isnan(data[0]) && isnan(data[LENGTH - 1]));
-            control[2] = 1;
-            backend_close(be);
-        }
-    free(g);
-    free(data);
-    free(before);
+    const Tensor g = tensor_1d(DTYPE_F32, LENGTH), eight = tensor_1d(DTYPE_F32, 8);
+    float   hyper[8] = { 0.1f }, control[8] = { 1, 1, 0, 1, 0, 0, 1, 0 };
+    int32_t table[4] = { 0, 5000, 5001, LENGTH };
+    void   *buf[] = { data + 3 * LENGTH, hyper, control, table, data, data + LENGTH, data + 2 * LENGTH }, *scratch;
+    OpNeeds needs;
+    OpDesc  op = { .kind = kind, .n_in = 4, .in = { g, eight, eight, tensor_1d(DTYPE_I32, 4) },
+                   .attr = { .momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-6f, .weight_decay = 0.1f, .trust = 0.1f, .adapt = true } };
+    expect_ok(op_infer(&op));
+    expect_ok(backend_query(be, &op, &needs));
+    expect_ok(backend_alloc(be, needs.scratch, &scratch));
+    expect_ok(be->vtable->kernels[kind]->run(be, &op, NULL, buf, scratch));
+    backend_free(be, scratch);
 }
 
 /* The trust ratio decides every bit of w, so it must be the same sum for any number of threads. */
 static void norms_do_not_depend_on_threads(void **state)
 {
     (void)state;
-    float  *first = NULL, hyper[8] = { 0.1f }, control[8] = { 1, 1, 0, 1, 0, 0, 1, 0 };
-    int32_t table[4] = { 0, 5000, 5001, LENGTH };
     for (int lars = 0; lars < 2; lars++) {
+        float *first = NULL;
         for (int threads = 1; threads <= 3; threads++) {
-            Backend *be = open_backend("cpu", threads);
+            Backend *be = open_cpu(threads);
             float   *data = malloc(4 * LENGTH * sizeof *data);
             assert_non_null(data);
             for (int i = 0; i < 4 * LENGTH; i++)
                 data[i] = fabsf((float)rng_normal(1, 1, (uint64_t)i));
-            OpAttr attr = { .momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-6f, .weight_decay = 0.1f, .trust = 0.1f, .adapt = true };
-            expect_call(be, optimizer(lars ? OP_lars : OP_lamb, LENGTH, 3, attr),
-                        (void *[]){ data + 3 * LENGTH, hyper, control, table, data, data + LENGTH, data + 2 * LENGTH });
+            update(be, lars ? OP_lars : OP_lamb, data);
             backend_close(be);
             if (first)
                 assert_memory_equal(data, first, 4 * LENGTH * sizeof *data);
@@ -205,142 +74,12 @@ static void norms_do_not_depend_on_threads(void **state)
                 free(data);
         }
         free(first);
-        first = NULL;
-    }
-}
-
-/* ---- the loss scale and clipping: step_control alone ---- */
-
-typedef struct Scaler { Backend *be; float hyper[8], control[8]; } Scaler;
-
-static void update(Scaler *s, float sum)
-{
-    const Tensor eight = tensor_1d(DTYPE_F32, 8);
-    expect_call(s->be, (OpDesc){ .kind = OP_step_control, .n_in = 2, .in = { eight, tensor_1d(DTYPE_F32, 1) } },
-                (void *[]){ s->hyper, &sum, s->control });
-}
-
-static Scaler scaler_open(const char *backend, float max_norm, float interval, float scale)
-{
-    return (Scaler){ open_backend(backend, 1), { 0.1f, max_norm, interval, 2, 0.5f, 1, 16777216, 0 }, { 1 / scale, 1, 0, scale } };
-}
-
-static void expect_control(const Scaler *s, float scale, float in_row, float skipped, float done, float skipped_in_row)
-{
-    const float want[5] = { scale, in_row, skipped, done, skipped_in_row };
-    for (int i = 0; i < 5; i++)
-        if (s->control[3 + i] != want[i])
-            fail_msg("control[%d] is %g, expected %g", 3 + i, (double)s->control[3 + i], (double)want[i]);
-}
-
-static void the_scale_halves_and_grows(void **state)
-{
-    (void)state;
-    for (size_t b = 0; b < COUNT_OF(backends); b++) {
-        Scaler s = scaler_open(backends[b], 0, 3, 1024);
-        update(&s, 1);
-        update(&s, 1);
-        expect_control(&s, 1024, 2, 0, 2, 0);
-        update(&s, 1);
-        expect_control(&s, 2048, 0, 0, 3, 0); /* grown; this window's gradients were still scaled by 1024 */
-        assert_true(s.control[0] == 1.0f / 1024 && s.control[2] == 0);
-        update(&s, 1);
-        assert_true(s.control[0] == 1.0f / 2048);
-        update(&s, INFINITY);
-        expect_control(&s, 1024, 0, 1, 4, 1); /* skipped; the run of finite updates begins anew */
-        assert_true(s.control[2] == 1 && s.control[1] == 1);
-        update(&s, NAN);
-        expect_control(&s, 512, 0, 2, 4, 2);
-        for (int i = 0; i < 2; i++)
-            update(&s, 1);
-        expect_control(&s, 512, 2, 2, 6, 0);
-        assert_true(s.control[2] == 0 && s.control[0] == 1.0f / 512);
-        backend_close(s.be);
-    }
-}
-
-/* tests/CASES.md D8: never below the floor, never above the cap, exact at every interval. */
-static void the_scale_has_a_floor_and_a_cap(void **state)
-{
-    (void)state;
-    for (size_t b = 0; b < COUNT_OF(backends); b++) {
-        Scaler s = scaler_open(backends[b], 0, 100, 65536);
-        for (int i = 1; i <= 200; i++) {
-            update(&s, INFINITY);
-            expect_control(&s, i < 16 ? 65536 / (float)(1 << i) : 1, 0, (float)i, 0, (float)i);
-        }
-        for (int i = 1; i <= 3000; i++) {
-            update(&s, 1);
-            float grown = i / 100 < 24 ? (float)(1 << i / 100) : 16777216;
-            expect_control(&s, grown, (float)(i % 100), 200, (float)i, 0);
-        }
-        backend_close(s.be);
-    }
-}
-
-static void without_a_loss_scale_nothing_is_skipped(void **state)
-{
-    (void)state;
-    for (size_t b = 0; b < COUNT_OF(backends); b++) {
-        Scaler s = scaler_open(backends[b], 0, 0, 1);
-        update(&s, 4);
-        update(&s, INFINITY);
-        expect_control(&s, 1, 0, 0, 2, 0);
-        assert_true(s.control[0] == 1 && s.control[1] == 1 && s.control[2] == 0);
-        backend_close(s.be);
-    }
-}
-
-/* torch.nn.utils.clip_grad_norm_([3, 4, 12], 2): 2 / (13 + 1e-6). */
-static void clipping_is_that_of_torch(void **state)
-{
-    (void)state;
-    for (size_t b = 0; b < COUNT_OF(backends); b++) {
-        Scaler s = scaler_open(backends[b], 2, 0, 1);
-        update(&s, 169);
-        expect_floats("clip", &s.control[1], (double[]){ 0.46153842603550577 / 3 }, 1);
-        update(&s, 3.9f);
-        assert_true(s.control[1] == 1);
-        update(&s, 0);
-        assert_true(s.control[1] == 1);
-        update(&s, INFINITY); /* as there: finite gradients become 0 */
-        assert_true(s.control[1] == 0);
-        update(&s, NAN);
-        assert_true(isnan(s.control[1]));
-        backend_close(s.be);
-    }
-}
-
-static void restore_copies_after_a_skip_alone(void **state)
-{
-    (void)state;
-    for (size_t b = 0; b < COUNT_OF(backends); b++) {
-        Backend *be = open_backend(backends[b], 1);
-        float    saved[3] = { 1, 2, 3 }, x[3] = { 7, INFINITY, NAN }, control[8] = { 1, 1, 0, 1 };
-        OpDesc   op = { .kind = OP_restore, .n_in = 2, .in = { tensor_1d(DTYPE_F32, 3), tensor_1d(DTYPE_F32, 8) } };
-        expect_call(be, op, (void *[]){ saved, control, x });
-        assert_true(x[0] == 7 && isinf(x[1]) && isnan(x[2]));
-        control[2] = 1;
-        expect_call(be, op, (void *[]){ saved, control, x });
-        assert_memory_equal(x, saved, sizeof x);
-        backend_close(be);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adamw_is_that_of_torch),
-        cmocka_unit_test(lamb_by_hand),
-        cmocka_unit_test(lars_by_hand),
-        cmocka_unit_test(a_broken_table_is_refused),
-        cmocka_unit_test(a_skipped_update_writes_nothing),
-        cmocka_unit_test(norms_do_not_depend_on_threads),
-        cmocka_unit_test(the_scale_halves_and_grows),
-        cmocka_unit_test(the_scale_has_a_floor_and_a_cap),
-        cmocka_unit_test(without_a_loss_scale_nothing_is_skipped),
-        cmocka_unit_test(clipping_is_that_of_torch),
-        cmocka_unit_test(restore_copies_after_a_skip_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const OptimBackends backends = { 2, { open_ref, open_two_threads } };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(norms_do_not_depend_on_threads) };
+    return optim_rules_run("rules", &backends) + cmocka_run_group_tests_name("threads", tests, NULL, NULL);
 }

@@ -141,9 +141,21 @@ class Arguments(unittest.TestCase):
     def test_who_compiles(self):
         cell = cells.parse("bert-all/128/1/off")[0]
         for choice, compiled in (("on", True), ("off", False)):
-            args = peers.parse_arguments(["--compile", choice, "--python", "python"])
-            self.assertEqual("--compile" in peers.commands(args, cell)["torch"], compiled)
-            self.assertNotIn("--compile", peers.commands(args, cell)["batchmark"])
+            args = peers.parse_arguments(["--compile", choice, "--python", "python", "--cells", "bert-all/128/1/off"])
+            self.assertEqual(peers.planned(args), [(cell, compiled)])
+            self.assertEqual("--compile" in peers.commands(args, cell, compiled)["torch"], compiled)
+            self.assertNotIn("--compile", peers.commands(args, cell, compiled)["batchmark"])
+        both = peers.parse_arguments(["--compile", "both", "--cells", "bert-all/128/1/off"])
+        self.assertEqual(peers.planned(both), [(cell, False), (cell, True)])
+
+    def test_a_gpu_has_cells_of_its_own_and_both_run_there(self):
+        args = peers.parse_arguments(["--device", "cuda", "--python", "python"])
+        self.assertEqual(args.cells, cells.listed(cells.NETS, cells.GPU))
+        self.assertEqual({cell.batch > 1 for cell, compiled in peers.planned(args) if compiled}, {True})
+        for cell, compiled in peers.planned(args):
+            for words in peers.commands(args, cell, compiled).values():
+                self.assertEqual(words[words.index("--device") + 1], "cuda")
+        self.assertEqual(cells.parse("224/8/tf32")[0].amp, "tf32")
 
     def test_auto_compiles_where_that_is_faster_and_can_be_done(self):
         args = peers.parse_arguments([])
@@ -292,6 +304,23 @@ class Driver(unittest.TestCase):
         result = self.drive("good", "unsupported", "--rounds", "1")
         self.assertEqual(result.returncode, 3)
         self.assertIn("skipped: batchmark: bf16 is not timed here", result.stdout)
+
+    def test_each_cell_without_and_with_the_compiler(self):
+        result = self.drive("slow", "good", "--rounds", "1", "--steps", "1", "--cells", "64/8/off", "--compile", "both")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([c["compile"] for c in self.record()["cells"]], [False, True])
+
+    def test_a_spent_budget_leaves_the_rest_out(self):
+        result = self.drive("good", "good", "--rounds", "1", "--steps", "1", "--budget", "0")
+        self.assertEqual(result.returncode, 3)
+        self.assertEqual([c["status"] for c in self.record()["cells"]], ["skipped", "skipped"])
+        self.assertIn("the budget of 0 s was spent", result.stdout)
+
+    def test_a_gpu_is_named(self):
+        result = self.drive("good", "good", "--rounds", "1", "--steps", "1", "--device", "cuda", "--cells", "64/8/fp16")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("device memory of tensors", result.stdout)
+        self.assertEqual(self.record()["options"]["device"], "cuda")
 
     def test_an_unknown_peak_stays_unknown(self):
         result = self.drive("no-peak", "good", "--rounds", "1", "--steps", "1")

@@ -356,6 +356,61 @@ static void test_escapes(void **state)
     assert_string_equal(cut, "aaaaaaa\xe2\x80\xa6");
 }
 
+/* ---- what a GPU recorded */
+
+/* The fixture's cells as if a GPU had run them: all with records of the device, or none with the reason. */
+static void write_gpu_record(const char *path, const char *no_profile)
+{
+    json_t *record = json_load_file(FIXTURE, 0, NULL), *cell;
+    size_t  i;
+    assert_non_null(record);
+    json_array_foreach(json_object_get(record, "cells"), i, cell)
+    {
+        json_t *kernels = json_pack("[{s:s,s:f,s:f,s:f,s:b},{s:s,s:f,s:f,s:f,s:b}]", "name", "sm90_xmma_<gemm>|_kernel", "calls", 2.0, "seconds",
+                                    0.003, "share", 0.75, "tensor_cores", 1, "name", "sgd_kernel<float>", "calls", 1.0, "seconds", 0.001,
+                                    "share", 0.25, "tensor_cores", 0);
+        json_t *profile = json_pack("{s:s,s:i,s:f,s:f,s:n,s:f,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o,s:{s:f},s:[{s:s,s:i,s:f,s:f,s:f}]}",
+            "source", "cupti", "steps", 2, "compute_seconds", 0.004, "copy_seconds", 0.0005, "wait_seconds", "other_seconds", 0.0001,
+            "dropped_events", 7, "window_seconds", 0.0046, "kernel_seconds", 0.004, "copy_in_seconds", 0.0005, "overlap_seconds", 0.0002,
+            "idle_seconds", 0.0001, "busy_share", 0.8696, "tensor_core_share", 0.75, "launches", 3.0, "kernels", kernels, "overhead",
+            "ratio", 1.037, "ops", "op", "conv2d", "calls", 53, "seconds", 0.003, "flops", 1e9, "bytes", 1e6);
+        assert_non_null(profile);
+        json_object_set_new(cell, "profile", no_profile ? json_null() : profile);
+        if (no_profile) {
+            json_decref(profile);
+            json_object_set_new(cell, "profile_reason", json_string(no_profile));
+        }
+    }
+    assert_int_equal(json_dump_file(record, path, 0), 0);
+    json_decref(record);
+}
+
+static void test_what_a_gpu_recorded(void **state)
+{
+    char record[NAME_BYTES], out[NAME_BYTES], tables[NAME_BYTES];
+    write_gpu_record(at(state, "gpu.json", record), NULL);
+    write_ok(record, at(state, "out", out), &quiet_svg);
+    Text html = read_in(out, "report.html"), csv = read_in(inside(out, "tables", tables), "kernels.csv");
+    holds(&html, "On the device");
+    holds(&html, "sm90_xmma_&lt;gemm&gt;|_kernel");
+    holds(&html, "87.0"); /* busy, percent */
+    holds(&html, "3.70"); /* cost of profiling, percent */
+    holds(&csv, "sgd_kernel<float>,1,0.001,0.25,false");
+    text_free(&html);
+    text_free(&csv);
+}
+
+static void test_no_profile_has_a_reason(void **state)
+{
+    char record[NAME_BYTES], out[NAME_BYTES];
+    write_gpu_record(at(state, "gpu.json", record), "cuptiSubscribe: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (CUPTI error 35)");
+    write_ok(record, at(state, "out", out), &quiet_svg);
+    Text html = read_in(out, "report.html");
+    holds(&html, "No profile of the fastest cell: cuptiSubscribe: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (CUPTI error 35)");
+    lacks(&html, "On the device");
+    text_free(&html);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +420,8 @@ int main(void)
         IN_SCRATCH(test_csv_reads_back_bit_equal),
         IN_SCRATCH(test_locale_does_not_matter),
         IN_SCRATCH(test_several_nets),
+        IN_SCRATCH(test_what_a_gpu_recorded),
+        IN_SCRATCH(test_no_profile_has_a_reason),
         IN_SCRATCH(test_kinds_of_trainings),
         cmocka_unit_test(test_number_format),
         cmocka_unit_test(test_escapes),

@@ -32,7 +32,7 @@ Backend *tiny_backend(const char *name)
     char           device[16];
     Backend       *be = NULL;
     const char    *slash = strchr(name, '/');
-    BackendOptions options = { .threads = slash ? atoi(slash + 1) : 1 };
+    BackendOptions options = { .threads = slash ? atoi(slash + 1) : 1, .no_tune = true };
     snprintf(device, sizeof device, "%.*s", (int)strcspn(name, "/"), name);
     expect_ok(strcmp(device, "ref") ? backend_open(device, &options, &be) : ref_backend.open(&options, &be));
     return be;

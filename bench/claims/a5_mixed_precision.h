@@ -5,7 +5,7 @@
 #include "curves.h"
 #include "entry.h"
 
-/* The same net, size and batch in fp32 and in half the bits: the largest batch that both have. */
+/* The same net, size and batch in fp32 and in half the bits, or in TF32: the largest batch that both have. */
 typedef struct PrecisionPair { CellPoint full, half; } PrecisionPair;
 
 enum { PRECISION_PAIRS_MAX = 32 };
@@ -15,8 +15,8 @@ size_t precision_pairs(const Curves *curves, PrecisionPair pairs[PRECISION_PAIRS
 typedef struct PrecisionRun { double loss; int64_t updates, skipped; } PrecisionRun;
 
 /* REPRODUCED if every pair takes less memory and less time, and both halved runs end within 10 % of the loss in fp32 with at most a
- * tenth of their updates skipped; CONTRADICTED if no pair takes less of either; NOT_RUN without a pair; else PARTLY. runs: fp32, bf16,
- * fp16. */
+ * tenth of their updates skipped; CONTRADICTED if no pair takes less of either; NOT_RUN without a pair; else PARTLY. Pairs with TF32,
+ * which keeps 32 bits in memory, do not count. runs: fp32, bf16, fp16. */
 Verdict mixed_precision_judge(const PrecisionPair *pairs, size_t count, const PrecisionRun runs[3]);
 
 #endif

@@ -40,7 +40,7 @@ class Bert(nn.Module):
 
     def embed(self, ids, types):
         """(N,S) twice -> (N,S,W)."""
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1])) + self.types(types)
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device)) + self.types(types)
         return F.dropout(self.norm(x), DROPOUT)
 
     def loss(self, x, rows, labels):
@@ -54,7 +54,7 @@ class Workload:
     parameters = 109_514_298
 
     def __init__(self, args):
-        self.net = Bert().train()
+        self.net = Bert().to(args.device).train()
         decay = [p for p in self.net.parameters() if p.dim() > 1]
         plain = [p for p in self.net.parameters() if p.dim() == 1]
         groups = [{"params": decay, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]

@@ -9,12 +9,18 @@ Cell = collections.namedtuple("Cell", "net head size batch amp")
 NAMES = {"resnet50": [("resnet50", None)], "unet": [("unet", None)], "bert": [("bert", "all"), ("bert", "masked")],
          "bert-all": [("bert", "all")], "bert-masked": [("bert", "masked")]}
 NETS = ("resnet50", "unet", "bert")
-AMPS = ("off", "bf16")
+AMPS = ("off", "bf16")  # of a cell that names none
+KNOWN_AMPS = ("off", "tf32", "bf16", "fp16")
 
 # A quarter of an hour on two cores, and every cell that has a goal in bench/targets.py: three quarters.
 DEFAULT = {"resnet50": "224/2,224/8,64/32", "unet": "unet/256/1", "bert": "bert/128/1,bert-masked/128/8"}
 FULL = {"resnet50": "224/1,224/2,224/8,64/8,64/32", "unet": "unet/256/1,unet/256/2,unet/256/4",
         "bert": "bert/128/1,bert/128/2,bert/128/4,bert/128/8"}
+
+
+# On a GPU: batch 1, where launching is what takes the time, and a batch that fills it.
+GPU = {"resnet50": "resnet50/224/256/fp16,resnet50/224/1/fp16", "unet": "unet/572/8/fp16,unet/572/1/fp16",
+       "bert": "bert-masked/128/128/bf16,bert-masked/128/1/bf16"}
 
 
 class CellError(Exception):
@@ -39,8 +45,8 @@ def parse_one(item):
     if len(words) not in (2, 3) or not 8 <= numbers[0] <= 4096 or not 1 <= numbers[-1] <= 1 << 20:
         raise CellError(f"'{item}' must be NET/SIZE/BATCH or NET/SIZE/BATCH/AMP, such as unet/256/2/bf16; NET is one of "
                         f"{', '.join(NAMES)} (without it resnet50)")
-    if len(words) == 3 and words[2] not in AMPS:
-        raise CellError(f"'{item}': amp must be off or bf16")
+    if len(words) == 3 and words[2] not in KNOWN_AMPS:
+        raise CellError(f"'{item}': amp must be one of {', '.join(KNOWN_AMPS)}")
     return [Cell(*kind, *numbers, amp) for kind in NAMES[net] for amp in (words[2:] or AMPS)]
 
 

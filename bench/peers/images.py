@@ -17,19 +17,19 @@ class Normalize(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.scale = (1 / (255 * torch.tensor(DEVIATION))).view(1, 3, 1, 1)
-        self.shift = (-torch.tensor(MEAN) / torch.tensor(DEVIATION)).view(1, 3, 1, 1)
+        self.register_buffer("scale", (1 / (255 * torch.tensor(DEVIATION))).view(1, 3, 1, 1))
+        self.register_buffer("shift", (-torch.tensor(MEAN) / torch.tensor(DEVIATION)).view(1, 3, 1, 1))
 
     def forward(self, pixels):
         return pixels.permute(0, 3, 1, 2).float().mul_(self.scale).add_(self.shift)
 
 
-def prepared(net):
-    """Channels-last, and convolutions started as batchmark does."""
+def prepared(net, device):
+    """On the device, channels-last, and convolutions started as batchmark does."""
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    return net.to(memory_format=torch.channels_last).train()
+    return net.to(device, memory_format=torch.channels_last).train()
 
 
 def sgd(net):

@@ -3,7 +3,7 @@
 
 For each cell (net, input size, batch, amp; see cells.py) both programs are started once and hold their net in memory. Then
 they take turns in short blocks of steps, A B, B A, A B, ...: what slows the machine down hits both, and the order favours
-neither. The one that waits is blocked on its standard input, and its OpenMP threads sleep. Medians, the ratio with its interval, and the
+neither. The one that waits is blocked on its standard input, its OpenMP threads sleep and its part of the GPU is idle. Medians, the ratio with its interval, and the
 peak memory of both go to a Markdown table on stdout and to results/<run>/peers.json. Progress goes to stderr.
 
 Plain Python, no packages; only the peer needs torch. Exit codes: 0 all cells ran, 1 failed, 2 wrong usage, 3 some cells
@@ -68,20 +68,22 @@ class Parser(argparse.ArgumentParser):
 
 def parse_arguments(argv):
     cores = len(os.sched_getaffinity(0))
-    parser = Parser(description="A training step of ResNet-50, UNet and BERT: batchmark against PyTorch on the CPU, taking turns "
-                                "in one run.")
+    parser = Parser(description="A training step of ResNet-50, UNet and BERT: batchmark against PyTorch, taking turns in one run.")
     add = parser.add_argument
+    add("--device", choices=["cpu", "cuda"], default="cpu", help="where both run [%(default)s]")
     add("--nets", default=",".join(cells.NETS), help="the nets whose usual cells to run [%(default)s]")
-    add("--full", action="store_true", help="every cell that has a goal in bench/targets.py, not just some")
+    add("--full", action="store_true", help="every cell that has a goal in bench/targets.py, not just some (of the CPU)")
     add("--cells", help="instead: [NET/]SIZE/BATCH[/AMP], separated by commas; NET is resnet50, unet, bert-all, bert-masked "
-        "(predicting all tokens or the masked ones) or bert (both); without AMP both off and bf16")
+        "(predicting all tokens or the masked ones) or bert (both); AMP is off, tf32, bf16 or fp16, without it both off and bf16")
     add("--rounds", type=int, default=6, help="turns of both per cell; 6 give a 97 %% interval [%(default)s]")
     add("--steps", type=int, default=0, help="timed steps in one block; 0 = as many as fit into --seconds [%(default)s]")
     add("--seconds", type=float, default=28, help="time to aim at for the rounds of one cell, where --steps is 0 [%(default)s]")
     add("--threads", type=int, default=cores, help="threads of each peer [%(default)s, the cores this process may use]")
     add("--timeout", type=float, help="seconds to wait for any one answer of a peer [300, of a compiling one 1800]")
-    add("--compile", choices=["auto", "on", "off"], default="auto",
-        help="PyTorch with torch.compile (needs a C++ compiler, and minutes); auto: in the cells that it makes faster [%(default)s]")
+    add("--compile", choices=["auto", "on", "off", "both"], default="auto",
+        help="PyTorch with torch.compile (needs a C++ compiler, and minutes); auto: in the cells that it makes faster, on a GPU all "
+        "but batch 1; both: each cell without it and again with it [%(default)s]")
+    add("--budget", type=float, help="begin no cell after so many seconds, and leave the rest out [no limit]")
     add("--python", help="a Python that has torch [this one, or the one of --setup]")
     add("--setup", metavar="DIR", default=os.path.join(ROOT, "build", "peers-venv"),
         help="where to install torch if no Python has it: a throw-away environment, about 6 GB [build/peers-venv]")
@@ -90,10 +92,11 @@ def parse_arguments(argv):
     args = parser.parse_args(argv)
     try:
         args.cells = cells.parse(args.cells) if args.cells is not None else \
-            cells.listed(args.nets.split(","), cells.FULL if args.full else cells.DEFAULT)
+            cells.listed(args.nets.split(","), cells.GPU if args.device == "cuda" else cells.FULL if args.full else cells.DEFAULT)
     except cells.CellError as error:
         raise UsageError(f"{'--nets' if args.cells is None else '--cells'}: {error}") from error
-    for name, low, high in (("rounds", 1, 1000), ("steps", 0, 1000), ("threads", 1, 4096), ("seconds", 0.1, 86400), ("timeout", 0.1, 86400)):
+    for name, low, high in (("rounds", 1, 1000), ("steps", 0, 1000), ("threads", 1, 4096), ("seconds", 0.1, 86400), ("timeout", 0.1, 86400),
+                            ("budget", 0, 86400)):
         if getattr(args, name) is not None and not low <= getattr(args, name) <= high:
             raise UsageError(f"--{name} {getattr(args, name)}: must be from {low} to {high}")
     return args
@@ -143,15 +146,25 @@ class LoadMeter:
 
 def compiles(args, cell):
     """Whether PyTorch runs this cell compiled."""
+    if args.compile == "auto" and args.device == "cuda":
+        return cell.batch > 1
     if args.compile == "auto":
         return cells.faster_compiled(cell) and shutil.which(os.environ.get("CXX", "g++")) is not None
     return args.compile == "on"
 
 
-def commands(args, cell):
+def planned(args):
+    """What to run: (cell, whether PyTorch is compiled), in order. Of both, on a GPU, what it is better at comes first."""
+    if args.compile == "both":
+        pairs = [(cell, compiled) for cell in args.cells for compiled in (False, True)]
+        return sorted(pairs, key=lambda p: (p[0].batch > 1) != p[1]) if args.device == "cuda" else pairs
+    return [(cell, compiles(args, cell)) for cell in args.cells]
+
+
+def commands(args, cell, compiled):
     """The command lines of both peers for one cell."""
-    words = [*cells.options(cell), "--threads", str(args.threads)]
-    torch = [args.python, os.path.join(HERE, "torch_server.py"), *words] + (["--compile"] if compiles(args, cell) else [])
+    words = [*cells.options(cell), "--threads", str(args.threads), "--device", args.device]
+    torch = [args.python, os.path.join(HERE, "torch_server.py"), *words] + (["--compile"] if compiled else [])
     return {"torch": torch, "batchmark": [args.binary, "serve", *words]}
 
 
@@ -189,11 +202,10 @@ def measure(peers, args, progress):
     }
 
 
-def run_cell(args, cell, environment, progress):
+def run_cell(args, cell, compiled, environment, progress):
     """The record of one cell; a peer that fails makes it a failed one. Fills in what the peers say of themselves."""
-    compiled = compiles(args, cell)
     result = {**cell._asdict(), "compile": compiled, "status": "ok", "reason": None}
-    words = commands(args, cell)
+    words = commands(args, cell, compiled)
     same = threads_environment(args.threads)
     patience = args.timeout or (PATIENCE_COMPILING if compiled else PATIENCE)
     try:
@@ -233,7 +245,8 @@ def timestamp(form="%Y-%m-%dT%H:%M:%SZ"):
 def new_record(args, argv):
     return {
         "format": 1, "started": timestamp(), "finished": None, "command": argv,
-        "options": {"rounds": args.rounds, "steps": args.steps, "seconds": args.seconds, "threads": args.threads, "compile": args.compile},
+        "options": {"rounds": args.rounds, "steps": args.steps, "seconds": args.seconds, "threads": args.threads, "compile": args.compile,
+                    "device": args.device},
         "environment": {
             "hostname": socket.gethostname(), "kernel": platform.release(), "cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)),
             "threads": args.threads, "python": platform.python_version(),
@@ -258,15 +271,19 @@ def outcome(cell):
 
 def run_cells(args, record, path):
     """Cell by cell, the record rewritten after each. True if it was interrupted."""
-    for number, cell in enumerate(args.cells, 1):
-        label = f"cell {number}/{len(args.cells)}, {cells.name(cell)}"
+    todo, begin = planned(args), time.monotonic()
+    for number, (cell, compiled) in enumerate(todo, 1):
+        label = f"cell {number}/{len(todo)}, {cells.name(cell)}{' compiled' if compiled else ''}"
 
         def progress(done):
             if sys.stderr.isatty():
                 print(f"\rpeers: {label}: round {done + 1}/{args.rounds} ", end="", file=sys.stderr, flush=True)
 
         try:
-            result = run_cell(args, cell, record["environment"], progress)
+            if args.budget is not None and time.monotonic() - begin > args.budget:
+                result = {**cell._asdict(), "compile": compiled, "status": "skipped", "reason": f"the budget of {args.budget:g} s was spent"}
+            else:
+                result = run_cell(args, cell, compiled, record["environment"], progress)
         except KeyboardInterrupt:
             say("interrupted" if not record["cells"] else f"interrupted; what was finished is in {path}")
             return True
@@ -308,11 +325,11 @@ def run(argv):
     interrupted = run_cells(args, record, path)
     results = record["cells"]
     if results:
-        print(summary.legend(args.rounds, record["environment"]))
+        print(summary.legend(args.rounds, record["environment"], args.device))
         print(summary.markdown_table(results), end="")
         say(f"record: {path}")
     done = [result for result in results if result["status"] == "ok"]
-    if len(done) == len(args.cells):
+    if len(done) == len(planned(args)):
         return EXIT_OK
     skipped = results and all(result["status"] == "skipped" for result in results)
     return EXIT_PARTIAL if done or (skipped and not interrupted) else EXIT_FAILED

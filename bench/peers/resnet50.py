@@ -56,7 +56,7 @@ class Workload:
     parameters = 25_557_032
 
     def __init__(self, args):
-        self.normalize, self.net = images.Normalize(), images.prepared(ResNet50())
+        self.normalize, self.net = images.Normalize().to(args.device), images.prepared(ResNet50(), args.device)
         self.optimizer = images.sgd(self.net)
         self.inputs = images.random_pixels(args.size, args.batch), torch.randint(0, CLASSES, (args.batch,))
         if args.compile:

@@ -107,19 +107,23 @@ def markdown_table(results):
     return "\n".join(lines) + "\n"
 
 
-def legend(rounds, environment):
+def legend(rounds, environment, device="cpu"):
     """What the columns mean and what they were measured on, in Markdown."""
     coverage = ratio_interval([1.0] * rounds)[2]
     turns = f"the median of {rounds} rounds in which both ran next to each other, with its {100 * coverage:.0f} % interval"
     if rounds == 1:
         turns = "from one round, so without an interval"
     torch, ours = environment["torch"], environment["batchmark"]
+    machine = f"{environment['threads']} threads, {environment['cpu'] or 'unknown CPU'}"
+    peaks = "resident memory of the whole process"
+    if device == "cuda":
+        machine = torch.get("gpu") or ours.get("device", "unknown GPU")
+        peaks = "device memory of tensors and workspaces, without what the allocator or the context held besides"
     return (
         f"One training step: PyTorch {torch.get('version', 'unknown')} "
-        f"against batchmark ({ours.get('library', 'unknown library')}), {environment['threads']} threads, "
-        f"{environment['cpu'] or 'unknown CPU'}.\n"
-        f"Size is pixels, or tokens of a sequence; compiled: PyTorch by torch.compile, where that is faster.\n"
+        f"against batchmark ({ours.get('library', 'unknown library')}), {machine}.\n"
+        f"Size is pixels, or tokens of a sequence; compiled: PyTorch by torch.compile.\n"
         f"Times are medians with quartiles. Speed-up is PyTorch's step / batchmark's: {turns}. "
-        f"Peaks are resident memory of the whole process; peak ratio is batchmark / PyTorch. "
+        f"Peaks are {peaks}; peak ratio is batchmark / PyTorch. "
         f"Others' load is the median number of cores that other processes kept busy; from {LOAD_DISTURBS} on a cell is disturbed and its figures deserve doubt.\n"
     )

@@ -1,9 +1,10 @@
-"""torch_server.py - the peer: training steps of one net in PyTorch on the CPU, with the settings that make it fastest.
+"""torch_server.py - the peer: training steps of one net in PyTorch, on the CPU or a GPU, with the settings that make it fastest.
 
 A server with a line protocol, so that the driver (peers.py) can take turns between it and batchmark:
   on start    {"ready": true, ...}        what runs here
   "run N"     {"seconds": [...], "loss": x}   N steps, the seconds of each
-  "peak"      {"peak_bytes": n}           highest resident memory so far
+  "peak"      {"peak_bytes": n}           highest memory so far: on the CPU resident memory; on a GPU what its tensors took
+                                          of the device, and as "reserved_bytes" what its allocator held
   "quit", or the end of the input, ends it.
 Anything else is answered with {"error": "..."}.
 
@@ -12,10 +13,14 @@ updated weights. Neither side reads the loss back inside a step. batchmark also 
 PyTorch is spared that. The nets are resnet50.py, unet.py and bert.py: a workload has
 
   parameters   how many the net is known to have
-  net          the module
+  net          the module, on the device
   optimizer    of its parameters
-  inputs       one micro-batch of random data
+  inputs       one micro-batch of random data, in host memory
   forward      (*inputs) -> loss, compiled where that was asked for
+
+On a GPU a step begins with copying the micro-batch from pinned memory, and its time ends when the device is done. Convolutions
+are channels-last and chosen by measurement, optimizers fused, fp16 has torch.amp's loss scaler; "off" is fp32 without TF32,
+"tf32" with it.
 
 The malloc settings (no mmap, no trimming, transparent huge pages: 10-15 %) must be in the environment before the process
 starts; peers.py sets them.
@@ -36,29 +41,55 @@ import unet
 WORKLOADS = {"resnet50": resnet50.Workload, "unet": unet.Workload, "bert": bert.Workload}
 
 
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
 class Training:
     """Steps of a workload."""
 
-    def __init__(self, workload, amp):
-        self.workload, self.amp = workload, amp
+    def __init__(self, workload, amp, device):
+        self.workload, self.amp, self.device = workload, amp, device
         count = sum(p.numel() for p in workload.net.parameters())
         assert count == workload.parameters, f"the net has {workload.parameters} parameters, this one {count}"
+        self.scaler = torch.amp.GradScaler(device, enabled=device == "cuda" and amp == "fp16")
+        self.inputs = workload.inputs
+        if device == "cuda":
+            self.inputs = [t if t is None else t.pin_memory() for t in workload.inputs]
+
+    def on_device(self):
+        """The micro-batch, where the net is."""
+        if self.device == "cpu":
+            return self.inputs
+        return [t if t is None else t.to(self.device, non_blocking=True) for t in self.inputs]
 
     def step(self):
         self.workload.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16) if self.amp == "bf16" else contextlib.nullcontext():
-            loss = self.workload.forward(*self.workload.inputs)
-        loss.backward()
-        self.workload.optimizer.step()
+        inputs = self.on_device()
+        with torch.autocast(self.device, dtype=AUTOCAST[self.amp]) if self.amp in AUTOCAST else contextlib.nullcontext():
+            loss = self.workload.forward(*inputs)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.workload.optimizer)
+        self.scaler.update()
         return loss.detach()
+
+    def wait(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
 
     def run(self, count):
         seconds = []
+        self.wait()
         for _ in range(count):
             start = time.perf_counter()
             loss = self.step()
+            self.wait()
             seconds.append(time.perf_counter() - start)
         return seconds, loss.item()
+
+    def peak(self):
+        if self.device == "cpu":
+            return {"peak_bytes": status_bytes("VmHWM")}
+        return {"peak_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved()}
 
 
 def status_bytes(field):
@@ -77,7 +108,7 @@ def status_bytes(field):
 def answer(training, line):
     words = line.split()
     if words == ["peak"]:
-        return {"peak_bytes": status_bytes("VmHWM")}
+        return training.peak()
     if len(words) == 2 and words[0] == "run" and words[1].isascii() and words[1].isdigit() and 0 < int(words[1]) <= 100000:
         seconds, loss = training.run(int(words[1]))
         return {"seconds": seconds, "loss": loss}
@@ -96,13 +127,36 @@ def serve(training, hello, replies):
         reply(answer(training, line))
 
 
+def settle(args):
+    """PyTorch's own settings for this cell. Returns what the device is called, None for a CPU."""
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+    if args.device == "cpu":
+        torch.set_flush_denormal(True)
+        return None
+    tf32 = args.amp == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    torch.backends.cudnn.benchmark = True
+    return torch.cuda.get_device_name()
+
+
+def refusal(args):
+    """Why this cell cannot run here, None if it can."""
+    if args.device == "cpu" and args.amp not in ("off", "bf16"):
+        return f"{args.amp} is not timed on a CPU"
+    if args.device == "cuda" and not torch.cuda.is_available():
+        return "PyTorch sees no GPU"
+    return None
+
+
 def main():
     parser = argparse.ArgumentParser(description="Serves training steps of a net in PyTorch to peers.py.")
     parser.add_argument("--net", choices=WORKLOADS, required=True)
     parser.add_argument("--size", type=int, required=True, help="input height = width in pixels; tokens of a sequence")
     parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--amp", choices=["off", "bf16"], default="off")
+    parser.add_argument("--amp", choices=["off", "tf32", "bf16", "fp16"], default="off")
     parser.add_argument("--head", choices=["all", "masked"], default="all", help="of bert: where it predicts tokens")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--compile", action="store_true", help="torch.compile; needs a C++ compiler")
     args = parser.parse_args()
@@ -111,14 +165,18 @@ def main():
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
+    reason = refusal(args)
+    if reason:
+        replies.write(json.dumps({"error": reason, "code": "unsupported"}) + "\n")
+        replies.flush()
+        sys.exit(1)
     idle = status_bytes("VmRSS")
-    torch.set_num_threads(args.threads)
-    torch.set_flush_denormal(True)
-    torch.manual_seed(1)
-    training = Training(WORKLOADS[args.net](args), args.amp)
+    gpu = settle(args)
+    training = Training(WORKLOADS[args.net](args), args.amp, args.device)
     hello = {
         "ready": True, "name": "PyTorch", "version": torch.__version__, "threads": torch.get_num_threads(),
-        "capability": torch.backends.cpu.get_cpu_capability(), "compile": args.compile,
+        "capability": torch.backends.cpu.get_cpu_capability(), "compile": args.compile, "device": args.device, "gpu": gpu,
+        "cuda": torch.version.cuda if gpu else None, "cudnn": torch.backends.cudnn.version() if gpu else None,
         "rss_after_import_bytes": idle, "onednn": torch.backends.mkldnn.is_available(),
     }
     serve(training, hello, replies)

@@ -48,7 +48,7 @@ class Workload:
     parameters = 31_036_738
 
     def __init__(self, args):
-        self.normalize, self.net = images.Normalize(), images.prepared(UNet())
+        self.normalize, self.net = images.Normalize().to(args.device), images.prepared(UNet(), args.device)
         self.optimizer = images.sgd(self.net)
         labels = torch.randint(0, CLASSES, (args.batch, args.size, args.size))
         self.inputs = images.random_pixels(args.size, args.batch), labels

@@ -315,6 +315,6 @@ static Status wgrad_run(Backend *base, const OpDesc *op, void *state, void *cons
     return status_ok();
 }
 
-const Kernel cpu_conv2d = { conv_query, conv_prepare, conv_run, conv_release };
-const Kernel cpu_conv2d_dgrad = { conv_query, conv_prepare, conv_run, conv_release };
-const Kernel cpu_conv2d_wgrad = { conv_query, conv_prepare, wgrad_run, conv_release };
+const Kernel cpu_conv2d = { conv_query, conv_prepare, conv_run, conv_release, NULL };
+const Kernel cpu_conv2d_dgrad = { conv_query, conv_prepare, conv_run, conv_release, NULL };
+const Kernel cpu_conv2d_wgrad = { conv_query, conv_prepare, wgrad_run, conv_release, NULL };

@@ -121,6 +121,7 @@ static void cpu_describe(Backend *base, BackendInfo *info)
         snprintf(info->bf16_reason, sizeof info->bf16_reason, "this CPU has no bf16 arithmetic (avx512_bf16 or amx_bf16)");
     snprintf(info->fp16_reason, sizeof info->fp16_reason,
              "this CPU backend runs fp16 as numerics only: values rounded to fp16, sums in fp32");
+    snprintf(info->tf32_reason, sizeof info->tf32_reason, "this CPU has no TF32");
 }
 
 /* Large blocks in 2 MiB pages where the system gives them on request: fewer TLB misses, 10-15 % on a training step. */

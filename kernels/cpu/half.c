@@ -189,4 +189,4 @@ static Status half_run(Backend *be, const OpDesc *op, void *state, void *const *
                         : cpu_float_kernels[op->kind]->run(be, op, own, buf, scratch);
 }
 
-const Kernel half_kernel = { half_query, half_prepare, half_run, half_release };
+const Kernel half_kernel = { half_query, half_prepare, half_run, half_release, NULL };

@@ -2,7 +2,7 @@
  *
  *   y (M,O) = x (M,K) w (O,K)^T + bias;   dx (M,K) = dy (M,O) w (O,K);   dw (O,K) = dy (M,O)^T x (M,K)
  *
- * Row-major is as fast as inner_product's own weight layout (cpu.md), and then nothing has to be repacked. */
+ * Row-major is as fast as inner_product's own weight layout, and then nothing has to be repacked. */
 #include "amx_linear.h"
 #include "cpu.h"
 #include "gemm_f32.h"
@@ -180,6 +180,6 @@ static Status linear_wgrad_run(Backend *be, const OpDesc *op, void *state, void 
     return status_ok();
 }
 
-const Kernel cpu_linear = { linear_query, linear_prepare, linear_run, linear_release };
-const Kernel cpu_linear_dgrad = { linear_query, linear_prepare, linear_run, linear_release };
-const Kernel cpu_linear_wgrad = { linear_query, linear_prepare, linear_wgrad_run, linear_release };
+const Kernel cpu_linear = { linear_query, linear_prepare, linear_run, linear_release, NULL };
+const Kernel cpu_linear_dgrad = { linear_query, linear_prepare, linear_run, linear_release, NULL };
+const Kernel cpu_linear_wgrad = { linear_query, linear_prepare, linear_wgrad_run, linear_release, NULL };

@@ -390,6 +390,6 @@ static Status batchnorm_infer_run(Backend *base, const OpDesc *op, void *state, 
     return status_ok();
 }
 
-const Kernel cpu_batchnorm = { norm_query, NULL, batchnorm_run, NULL };
-const Kernel cpu_batchnorm_grad = { norm_query, NULL, batchnorm_grad_run, NULL };
-const Kernel cpu_batchnorm_infer = { norm_query, NULL, batchnorm_infer_run, NULL };
+const Kernel cpu_batchnorm = { norm_query, NULL, batchnorm_run, NULL, NULL };
+const Kernel cpu_batchnorm_grad = { norm_query, NULL, batchnorm_grad_run, NULL, NULL };
+const Kernel cpu_batchnorm_infer = { norm_query, NULL, batchnorm_infer_run, NULL, NULL };

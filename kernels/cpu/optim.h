@@ -1,19 +1,11 @@
-/* optim.h - what the optimisers of the CPU backend share: the places in hyper and control (ops.h), Adam's direction. */
+/* optim.h - what the optimisers of the CPU backend share: the gradient's scale, Adam's direction. */
 #ifndef BATCHMARK_KERNELS_CPU_OPTIM_H
 #define BATCHMARK_KERNELS_CPU_OPTIM_H
 
+#include "../control.h"
 #include "cpu.h"
 
 #include <math.h>
-
-enum {
-    HYPER_RATE, HYPER_MAX_NORM, HYPER_INTERVAL, HYPER_GROWTH, HYPER_BACKOFF, HYPER_LEAST_SCALE, HYPER_LARGEST_SCALE
-};
-
-enum {
-    CONTROL_UNSCALE, CONTROL_CLIP, CONTROL_SKIP, CONTROL_SCALE, CONTROL_FINITE, CONTROL_SKIPPED, CONTROL_DONE,
-    CONTROL_SKIPPED_IN_ROW
-};
 
 /* What a gradient is multiplied by before it is used. */
 static inline float gradient_scale(const float *control)

@@ -10,7 +10,7 @@ seconds=$1 build=$2
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 
-cmake -S "$root" -B "$build" -DBATCHMARK_FUZZ=ON -DBATCHMARK_TESTS=OFF -DBATCHMARK_WERROR=ON -DCMAKE_C_COMPILER=clang \
+cmake -S "$root" -B "$build" -DBATCHMARK_FUZZ=ON -DBATCHMARK_TESTS=OFF -DBATCHMARK_CUDA_WANTED=OFF -DBATCHMARK_WERROR=ON -DCMAKE_C_COMPILER=clang \
       -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 make -C "$build" -j"$(nproc)" --no-print-directory fuzz >"$build/fuzz-build.log" 2>&1 || { tail -n 40 "$build/fuzz-build.log" >&2; exit 1; }
 build=$(cd "$build" && pwd)

@@ -1,0 +1,14 @@
+/* control.h - the places in hyper and control, the two small vectors that steer an update; what stands in them: ops.h. */
+#ifndef BATCHMARK_KERNELS_CONTROL_H
+#define BATCHMARK_KERNELS_CONTROL_H
+
+enum {
+    HYPER_RATE, HYPER_MAX_NORM, HYPER_INTERVAL, HYPER_GROWTH, HYPER_BACKOFF, HYPER_LEAST_SCALE, HYPER_LARGEST_SCALE
+};
+
+enum {
+    CONTROL_UNSCALE, CONTROL_CLIP, CONTROL_SKIP, CONTROL_SCALE, CONTROL_FINITE, CONTROL_SKIPPED, CONTROL_DONE,
+    CONTROL_SKIPPED_IN_ROW
+};
+
+#endif

@@ -101,8 +101,8 @@ carried_is_good() {
         say "what was carried is of another tree"
         return 1
     fi
-    "$unpacked/bin/batchmark" --version >"$out/work/version.txt" 2>&1 && return 0
-    say "what was carried does not run here: $(tail -1 "$out/work/version.txt")"
+    "$unpacked/bin/batchmark" --version >"$out/rest/version.txt" 2>&1 && return 0
+    say "what was carried does not run here: $(tail -1 "$out/rest/version.txt")"
     return 1
 }
 
@@ -130,8 +130,8 @@ build_here() {
     [ -e /usr/local/cuda/include/cupti.h ] || { folder=$(header_folder cupti.h); [ -n "$folder" ] && arguments+=("-DCUPTI_INCLUDE=$folder"); }
     for name in GNUPLOT CMARK FC_MATCH; do arguments+=("-D${name}_PROGRAM=/bin/false"); done # the report is not made here
     PATH=$PATH:/usr/local/cuda/bin cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$unpacked" -DBATCHMARK_CUDA_WANTED=ON \
-        -DCMAKE_EXE_LINKER_FLAGS="-Wl,--disable-new-dtags,-rpath-link,$unpacked/lib" -DBATCHMARK_CUDA_ARCHITECTURES="$(architecture)" "${arguments[@]}" >"$out/work/build.log" 2>&1 &&
-        cmake --build "$build" -j "$(nproc)" --target batchmark gpu_tests >>"$out/work/build.log" 2>&1
+        -DCMAKE_EXE_LINKER_FLAGS="-Wl,--disable-new-dtags,-rpath-link,$unpacked/lib" -DBATCHMARK_CUDA_ARCHITECTURES="$(architecture)" "${arguments[@]}" >"$out/rest/build.log" 2>&1 &&
+        cmake --build "$build" -j "$(nproc)" --target batchmark gpu_tests >>"$out/rest/build.log" 2>&1
 }
 
 settle_build() {
@@ -143,7 +143,7 @@ settle_build() {
     [ "$how" != carried ] || { fail "build: what was carried cannot be used"; return 1; }
     say "building here"
     if ! build_here; then
-        fail "build: $(grep -m1 -E 'error|Error|missing' "$out/work/build.log" || tail -1 "$out/work/build.log"); see $out/work/build.log"
+        fail "build: $(grep -m1 -E 'error|Error|missing' "$out/rest/build.log" || tail -1 "$out/rest/build.log"); see $out/rest/build.log"
         return 1
     fi
     mkdir -p "$build/bin"
@@ -176,9 +176,9 @@ run_tests() {
 
 run_info() {
     nvidia-smi --query-gpu=name,uuid,driver_version,memory.total,clocks.sm,clocks.mem,temperature.gpu,power.draw,mig.mode.current --format=csv \
-        >"$out/work/gpu.csv" 2>&1
-    timeout -k 5 60 "$bin/batchmark" info --device "$device" --json >"$out/work/info.json" 2>"$out/work/info.err" ||
-        fail "info: $(tail -1 "$out/work/info.err")"
+        >"$out/rest/gpu.csv" 2>&1
+    timeout -k 5 60 "$bin/batchmark" info --device "$device" --json >"$out/rest/info.json" 2>"$out/rest/info.err" ||
+        fail "info: $(tail -1 "$out/rest/info.err")"
 }
 
 # bench <name> <seconds it may take> <seconds a cell> <arguments>: a record of its own, results in $out/<name>.json
@@ -188,16 +188,16 @@ bench() {
     time_for "sweep $name" 15 || return
     [ "$most" -le "$(left)" ] || most=$(left)
     say "sweep $name"
-    mkdir -p "$out/work"
+    mkdir -p "$out/rest"
     # an interrupted sweep keeps its finished cells
-    timeout --foreground -s INT -k 20 "$most" "$bin/batchmark" bench --device "$device" --out "$out/work/$name" --cell-seconds "$each" --precision 0.005 --no-peaks \
-        --no-report --quiet "$@" >"$out/work/$name.log" 2>&1
+    timeout --foreground -s INT -k 20 "$most" "$bin/batchmark" bench --device "$device" --out "$out/rest/$name" --cell-seconds "$each" --precision 0.005 --no-peaks \
+        --no-report --quiet "$@" >"$out/rest/$name.log" 2>&1
     code=$?
-    cp "$out/work/$name/record.json" "$out/$name.json" 2>/dev/null || true
+    cp "$out/rest/$name/record.json" "$out/$name.json" 2>/dev/null || true
     case $code in
     0) ;;
     3 | 124) skip "sweep $name: some cells did not run" ;;
-    *) fail "sweep $name: $(tail -1 "$out/work/$name.log")" ;;
+    *) fail "sweep $name: $(tail -1 "$out/rest/$name.log")" ;;
     esac
 }
 
@@ -214,7 +214,7 @@ run_traces() {
     bench trace-unet 20 0.2 --trace --net unet --size 572 --batch 8 --amp bf16
     for net in resnet50 bert unet; do
         rm -f "$out/trace-$net.json" # its cell is also in the sweep
-        gzip -f "$out/work/trace-$net"/trace-*.json 2>/dev/null || true
+        gzip -f "$out/rest/trace-$net"/trace-*.json 2>/dev/null || true
     done
 }
 
@@ -222,23 +222,23 @@ run_traces() {
 run_peers() {
     time_for peers 30 || return
     "$python" bench/peers/peers.py --device cuda --binary "$bin/batchmark" --python "$(command -v "$python")" --rounds 4 --seconds 4 --timeout 150 \
-        --compile both --budget "$(($(left) - 30))" --out "$out/work" >"$out/work/peers.txt" 2>"$out/work/peers.log"
+        --compile both --budget "$(($(left) - 30))" --out "$out/rest" >"$out/rest/peers.txt" 2>"$out/rest/peers.log"
     case $? in
     0) ;;
     3) skip "peers: some cells did not run" ;;
-    *) fail "peers: $(tail -1 "$out/work/peers.log")" ;;
+    *) fail "peers: $(tail -1 "$out/rest/peers.log")" ;;
     esac
-    cp "$out/work/peers.json" "$out/peers.json" 2>/dev/null || true
+    cp "$out/rest/peers.json" "$out/peers.json" 2>/dev/null || true
 }
 
 bin=
-mkdir -p "$out/work"
+mkdir -p "$out/rest"
 settle_build || exit 1
-"$bin/gpu_device" --probe "$device" >"$out/work/probe.txt" 2>&1
+"$bin/gpu_device" --probe "$device" >"$out/rest/probe.txt" 2>&1
 case $? in
 0) ;;
-77) note "no GPU: $(tail -1 "$out/work/probe.txt")"; exit 77 ;;
-*) note "FAILED: the GPU cannot be used: $(tail -1 "$out/work/probe.txt")"; exit 1 ;;
+77) note "no GPU: $(tail -1 "$out/rest/probe.txt")"; exit 77 ;;
+*) note "FAILED: the GPU cannot be used: $(tail -1 "$out/rest/probe.txt")"; exit 1 ;;
 esac
 if wanted test; then run_tests; fi
 if wanted info && time_for info 20; then run_info; fi
@@ -246,7 +246,7 @@ if wanted sweep; then run_sweep; fi
 if wanted peers; then run_peers; fi
 if wanted trace; then run_traces; fi
 
-tar -C "$out" -czf "$out/rest.tar.gz" work && rm -rf "$out/work"
+tar -C "$out" -czf "$out/rest.tar.gz" rest && rm -rf "$out/rest"
 say "done; records are in $out"
 "$python" tests/gpu/table.py "$out" | tee "$out/table.txt"
 [ -z "$failed" ] || exit 1
